@@ -1,0 +1,52 @@
+"""Pairs by what lowerings wrote into the metadata: the ONNX value that stands for an FX node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from dort_compare import provenance
+from dort_compare.provenance import Provenance
+
+
+@dataclass(frozen=True)
+class OnnxValue:
+    """An ONNX value that stands for an FX node, and the ONNX nodes that were made for it, in order."""
+
+    name: str
+    provenance: Provenance
+    op_types: tuple[str, ...]
+    nodes: tuple[str, ...]
+    computed_in: str | None
+
+
+def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
+    """By FX node name, the value of ``model`` that stands for it. A value of several FX nodes is found under each."""
+    graph = model.graph
+    nodes: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for fx_node in _metadata(node).get(provenance.FX_NODE, "").split():
+            nodes.setdefault(fx_node, []).append(node)
+    producers = {name: node for node in graph.node for name in node.output}
+    found: dict[str, OnnxValue] = {}
+    for value in (*graph.value_info, *graph.output):
+        metadata = _metadata(value)
+        origin = Provenance.read(metadata)
+        if origin is None or value.name not in producers:
+            continue
+        for fx_node in origin.fx_node.split():
+            made = nodes.get(fx_node) or [producers[value.name]]
+            found[fx_node] = OnnxValue(
+                value.name,
+                origin,
+                tuple(node.op_type for node in made),
+                tuple(node.name for node in made),
+                metadata.get(provenance.COMPUTED_IN),
+            )
+    return found
+
+
+def _metadata(owner: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in owner.metadata_props}

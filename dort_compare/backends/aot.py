@@ -1,0 +1,52 @@
+"""The seam to AOTAutograd: one compiler a phase, one decomposition table, boxed calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from functorch.compile import min_cut_rematerialization_partition
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+
+from dort_compare.lowering import decompositions, lower
+from dort_compare.lowering.lowered import Lowered
+from dort_compare.lowering.torch_export import export_with_torch
+from dort_compare.provenance import Phase
+from dort_compare.runtime import Program
+from dort_compare.runtime.binding import devices_of
+from dort_compare.backends.options import Options
+
+
+class GraphCompiler(Protocol):
+    """Turns one graph into the boxed callable that AOTAutograd runs in its place."""
+
+    def __call__(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
+    ) -> Callable[[list[Any]], Any]: ...
+
+
+def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
+    """A torch.compile backend that gives each graph to ``compiler``, with the phase it was traced for.
+
+    The partitioner is the one that honours activation checkpointing; inductor and aot_eager use it too.
+    """
+    return aot_autograd(
+        fw_compiler=functools.partial(compiler, phase="forward"),
+        bw_compiler=functools.partial(compiler, phase="backward"),
+        inference_compiler=functools.partial(compiler, phase="inference"),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+
+
+def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> Lowered:
+    """Lowers a graph with the exporter that the options name."""
+    exporter = lower if options.exporter == "native" else export_with_torch
+    return exporter(graph_module, phase, options.opset)
+
+
+def make_program(options: Options, lowered: Lowered, example_inputs: Sequence[Any]) -> Program:
+    """The program of a lowered graph, on the providers that the options name or its inputs call for."""
+    return Program(lowered.model, lowered.signature, options.session, devices_of(example_inputs))

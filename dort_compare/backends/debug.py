@@ -1,0 +1,94 @@
+"""The backend that remembers: every graph with its ONNX model and the inputs of its runs, dumped where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from dort_compare.backends.aot import aot_backend, lower_with, make_program
+from dort_compare.backends.options import Options
+from dort_compare.backends.record import CompiledGraph
+from dort_compare.dump import DumpWriter
+from dort_compare.errors import UsageError
+from dort_compare.provenance import Phase
+
+Storage = dict[str, Any]
+
+
+class DebugBackend:
+    """A torch.compile backend that records what it compiles and runs.
+
+    ``graphs`` lists the compiled graphs in the order in which they were compiled; with ``storage`` given, the same list
+    is ``storage["graphs"]``. The keyword arguments are the fields of Options.
+
+    Raises UsageError for an unknown or impossible option.
+    """
+
+    def __init__(self, *, storage: Storage | None = None, **options: Any) -> None:
+        self.options = Options.of(**options)
+        self.graphs: list[CompiledGraph] = [] if storage is None else storage.setdefault("graphs", [])
+        self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
+        self._compile = aot_backend(self.compile_graph)
+
+    def __call__(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    ) -> Callable[..., Any]:
+        if options:
+            raise UsageError("a DebugBackend has its options already: give them to DebugBackend(...)")
+        return self._compile(graph_module, example_inputs)
+
+    def compile_graph(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
+    ) -> Callable[[list[Any]], Any]:
+        """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
+        lowered = lower_with(self.options, graph_module, phase)
+        program = make_program(self.options, lowered, example_inputs)
+        graph = CompiledGraph(len(self.graphs), phase, graph_module, lowered, program, self.options.max_runs)
+        self.graphs.append(graph)
+        name = self._dump.add_graph(graph.onnx_model, graph_module, phase) if self._dump else ""
+
+        def call(arguments: list[Any]) -> Any:
+            taken = tuple(arguments)
+            arguments.clear()
+            is_first = not graph.runs
+            graph.record(taken)
+            if self._dump and is_first and graph.runs:
+                self._dump.add_inputs(name, graph.named_inputs())
+            return program(*taken)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+
+def debug_backend(
+    graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """``torch.compile(model, backend=dort_compare.debug_backend)``: lowers to ONNX, runs on ONNX Runtime.
+
+    ``options`` are those of DebugBackend, ``storage`` included; make a DebugBackend to read the graphs afterwards.
+    """
+    return DebugBackend(**(options or {}))(graph_module, example_inputs)
+
+
+def debug_compiler(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    phase: Phase = "inference",
+    dump_prefix: str | Path | None = None,
+    target_opset: int | None = None,
+    storage: Storage | None = None,
+    **options: Any,
+) -> Callable[[list[Any]], Any]:
+    """Compiles one graph, as fw_compiler, bw_compiler or inference_compiler of an ``aot_autograd`` of your own.
+
+    ``dump_prefix`` is a path: ``folder/llama`` writes ``folder/llama_0.onnx`` and so on. The result is boxed.
+    """
+    if dump_prefix is not None:
+        prefix = Path(dump_prefix)
+        options |= {"dump": prefix.parent, "dump_prefix": prefix.name}
+    backend = DebugBackend(storage=storage, target_opset=target_opset, **options)
+    return backend.compile_graph(graph_module, example_inputs, phase=phase)

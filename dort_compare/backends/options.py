@@ -1,0 +1,71 @@
+"""What a caller may choose, in one frozen place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import onnxruntime as ort
+
+from dort_compare.errors import UsageError
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest
+
+Exporter = Literal["native", "torch"]
+EXPORTERS = ("native", "torch")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the backends; the names are those of ``torch.compile(..., options={...})``.
+
+    exporter: "native", our own lowerings, or "torch", PyTorch's ``torch.onnx.export(dynamo=True)``.
+    target_opset: ONNX opset of the models; None: the newest that the installed ONNX Runtime takes.
+    providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name, options)
+        pairs); None: what the devices of the graph's tensors call for.
+    session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
+    dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
+    max_runs: how many runs of each graph the debug backend keeps the inputs of.
+    """
+
+    exporter: Exporter = "native"
+    target_opset: int | None = None
+    providers: tuple[ProviderSpec, ...] | None = None
+    session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
+    dump: Path | None = None
+    dump_prefix: str = "model"
+    max_runs: int = 1
+
+    @classmethod
+    def of(cls, **given: Any) -> Options:
+        """Options from keyword arguments. Raises UsageError for an unknown name or a value that cannot be."""
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UsageError(f"unknown option {name!r}{nearest(name, known)}; known are {', '.join(known)}")
+        if given.get("providers") is not None:
+            providers = given["providers"]
+            given["providers"] = (providers,) if isinstance(providers, str) else tuple(providers)
+        if given.get("dump") is not None:
+            given["dump"] = Path(given["dump"])
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        if self.exporter not in EXPORTERS:
+            raise UsageError(f"unknown exporter {self.exporter!r}; choose from {', '.join(EXPORTERS)}")
+        if self.max_runs < 0:
+            raise UsageError(f"max_runs is {self.max_runs}; it counts runs and cannot be negative")
+        if Path(self.dump_prefix).name != self.dump_prefix:
+            raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
+        checked_opset(self.target_opset)
+        self.session.resolved_providers()
+        self.session.make_options()
+
+    @property
+    def opset(self) -> int:
+        return checked_opset(self.target_opset)
+
+    @property
+    def session(self) -> SessionSettings:
+        return SessionSettings(self.providers or (), self.session_options)

@@ -1,0 +1,108 @@
+"""What the debug backend remembers of a graph, and of the inputs of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from torch import fx
+
+from dort_compare.errors import StaleRecordError
+from dort_compare.lowering.lowered import Lowered
+from dort_compare.provenance import Phase
+from dort_compare.runtime import Program
+from dort_compare.runtime.program import Argument
+from dort_compare.signature import Signature
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A recorded argument with the version that its memory had then."""
+
+    value: Argument
+    version: int
+
+
+class Run:
+    """The inputs of one run of one graph.
+
+    What the caller owns (parameters, buffers, arguments) is copied, once for as long as it does not change: an optimizer
+    writes it in place. What only the graphs see (saved activations and tangents of a backward graph) is kept by reference.
+    """
+
+    def __init__(
+        self, signature: Signature, phase: Phase, arguments: Sequence[Argument], previous: Run | None = None
+    ) -> None:
+        self._sources: dict[str, _Held] = {}
+        self._held: dict[str, _Held] = {}
+        for graph_input, argument in zip(signature.inputs, arguments, strict=True):
+            if phase == "backward" and not graph_input.name.startswith("primals"):
+                self._held[graph_input.name] = _Held(argument, _version(argument))
+            else:
+                self._held[graph_input.name] = self._copied(graph_input.name, argument, previous)
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        """The arguments of the run, in the order of the graph's inputs: tensors, and integers for symbolic sizes.
+
+        Raises StaleRecordError where one that is kept by reference has been written in place since.
+        """
+        for name, held in self._held.items():
+            if _version(held.value) != held.version:
+                raise StaleRecordError(
+                    f"graph input {name} was changed in place after this run was recorded; read it before that"
+                )
+        return tuple(held.value for held in self._held.values())
+
+    def _copied(self, name: str, argument: Argument, previous: Run | None) -> _Held:
+        """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
+        source = self._sources[name] = _Held(argument, _version(argument))
+        before = previous._sources.get(name) if previous else None
+        if previous and before and before.value is argument and before.version == source.version >= 0:
+            return previous._held[name]
+        copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
+        return _Held(copy, _version(copy))
+
+
+def _version(argument: Argument) -> int:
+    """How often the memory was written in place; -1 for an inference tensor, which does not count that."""
+    if not isinstance(argument, torch.Tensor):
+        return 0
+    return -1 if argument.is_inference() else argument._version
+
+
+@dataclass
+class CompiledGraph:
+    """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs."""
+
+    index: int
+    phase: Phase
+    graph_module: fx.GraphModule
+    lowered: Lowered
+    program: Program
+    max_runs: int
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def onnx_model(self) -> onnx.ModelProto:
+        """The model that ONNX Runtime executes."""
+        return ir.to_proto(self.program.model)
+
+    @property
+    def signature(self) -> Signature:
+        return self.lowered.signature
+
+    def record(self, arguments: Sequence[Argument]) -> None:
+        """Keeps the inputs of a run, while fewer than ``max_runs`` are kept."""
+        if len(self.runs) < self.max_runs:
+            self.runs.append(Run(self.signature, self.phase, arguments, self.runs[-1] if self.runs else None))
+
+    def named_inputs(self, run: int = 0) -> Mapping[str, Argument]:
+        """The inputs of a recorded run by the names of the graph's inputs."""
+        return dict(zip((i.name for i in self.signature.inputs), self.runs[run].inputs, strict=True))
+
+

@@ -1,0 +1,4 @@
+"""The ``dort-compare`` command."""
+
+
+def main() -> None: ...

@@ -1,0 +1,5 @@
+"""The folder in which graphs, models, inputs and values of a run are kept. Nothing in it is a pickle."""
+
+from dort_compare.dump.writer import DumpWriter
+
+__all__ = ["DumpWriter"]

@@ -1,0 +1,83 @@
+"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from safetensors.torch import save_file
+from torch import fx
+
+from dort_compare.dump.files import write_whole
+from dort_compare.errors import DumpError
+from dort_compare.provenance import Phase
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+_PROCESS = uuid.uuid4().hex
+"""Tells a dump that this process has begun, and may go on with, from somebody else's."""
+
+
+class DumpWriter:
+    """Adds graphs, in the order in which they are compiled, to the dump in one folder.
+
+    The manifest names the files that are complete; it is rewritten, whole, after each of them.
+    """
+
+    def __init__(self, folder: Path, prefix: str, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.prefix = prefix
+        self._manifest = manifest
+
+    @classmethod
+    def in_folder(cls, folder: Path, prefix: str = "model") -> DumpWriter:
+        """Begins a dump, or goes on with the one that this process began there.
+
+        Raises DumpError where the folder cannot be written or holds a dump of another process.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise DumpError(f"cannot make the dump folder {folder}: {problem.strerror}; choose another one") from None
+        path = folder / MANIFEST
+        if not path.exists():
+            writer = cls(folder, prefix, {"schema": SCHEMA, "process": _PROCESS, "versions": _versions(), "graphs": {}})
+            writer._write_manifest()
+            return writer
+        manifest = json.loads(path.read_text())
+        if manifest.get("process") != _PROCESS:
+            raise DumpError(f"{folder} holds a dump already; remove it or choose another folder")
+        return cls(folder, prefix, manifest)
+
+    def add_graph(self, model: onnx.ModelProto, graph_module: fx.GraphModule, phase: Phase) -> str:
+        """Writes the model and the text of the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``."""
+        graphs = self._manifest["graphs"]
+        name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
+        text = graph_module.print_readable(print_output=False)
+        write_whole(self.folder / f"{name}.onnx", lambda path: path.write_bytes(model.SerializeToString()))
+        write_whole(self.folder / f"{name}.txt", lambda path: path.write_text(text))
+        graphs[name] = {"phase": phase, "onnx": f"{name}.onnx", "fx": f"{name}.txt"}
+        self._write_manifest()
+        return name
+
+    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:
+        """Writes the inputs of a run of a graph; an integer becomes a 0-d int64 tensor."""
+        file = f"{name}.inputs.safetensors"
+        tensors = {key: torch.as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
+        write_whole(self.folder / file, lambda path: save_file(tensors, path))
+        self._manifest["graphs"][name]["inputs"] = file
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        text = json.dumps(self._manifest, indent=1)
+        write_whole(self.folder / MANIFEST, lambda path: path.write_text(text), replace=True)
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("torch", "onnx", "onnx-ir")}

@@ -1,0 +1,52 @@
+"""The exceptions a user can meet. Each message is one line: what is wrong, where, and the mend."""
+
+from __future__ import annotations
+
+
+class DortError(Exception):
+    """Base of every error of this package that is for the person who calls it."""
+
+
+class UsageError(DortError, ValueError):
+    """A wrong argument, option or flag value."""
+
+
+class UnsupportedGraphError(DortError, NotImplementedError):
+    """A graph holds something that cannot be expressed in ONNX."""
+
+
+class MissingLoweringError(UnsupportedGraphError):
+    """An ATen overload without a lowering."""
+
+    def __init__(self, target: str, fx_node: str, source: str) -> None:
+        super().__init__(
+            f"no lowering for {target} (FX node {fx_node}, {source or 'source line unknown'}); "
+            "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how"
+        )
+        self.target = target
+        self.fx_node = fx_node
+        self.source = source
+
+
+class LoweringError(DortError):
+    """A lowering made an ONNX value whose dtype or shape is not what torch computed."""
+
+
+class ExportError(DortError):
+    """PyTorch's own exporter could not convert a graph."""
+
+
+class RuntimeUnavailableError(DortError):
+    """ONNX Runtime, a provider or a device that was asked for is not there."""
+
+
+class ExecutionError(DortError):
+    """ONNX Runtime refused a model or failed while running it."""
+
+
+class DumpError(DortError):
+    """A dump folder cannot be written or read."""
+
+
+class StaleRecordError(DortError):
+    """A recorded input was changed in place after it was recorded."""

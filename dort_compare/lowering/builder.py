@@ -1,0 +1,162 @@
+"""What a lowering writes ONNX nodes with: ``op.Add(x, y)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
+from onnxscript import BuilderBase, BuilderFeature
+from torch import fx
+
+from dort_compare.errors import LoweringError, UnsupportedGraphError
+from dort_compare.provenance import COMPUTED_IN, NameAuthority, Provenance
+
+Dim = int | ir.Value
+"""A size: a number, or a 0-d int64 value that holds a symbolic one."""
+
+_INFERENCE_ERROR = "pkg.onnxscript.shape_inference_error"
+
+
+class Builder(BuilderBase):
+    """Appends nodes to one ONNX graph. Names and metadata come from the FX node that is being lowered.
+
+    Any attribute in CamelCase is an ONNX operator of the target opset: inputs first, attributes by keyword, Python
+    numbers and lists become constants of the dtype that the operator's schema asks for. The methods in lower case
+    are what lowerings need beside operators.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        super().__init__(features=BuilderFeature.SCHEMA_AWARE | BuilderFeature.INFER_SHAPES)
+        self.graph = graph
+        self.opset = graph.opset_imports[""]
+        self._value_names = NameAuthority()
+        self._node_names = NameAuthority()
+        self._made: set[ir.Value] = set()
+        self._constants: dict[tuple[object, ...], ir.Value] = {}
+        self._node: fx.Node
+        self._metadata: dict[str, str] = {}
+
+    def enter(self, node: fx.Node, provenance: Provenance) -> None:
+        """What is written from now on belongs to ``node``."""
+        self._node = node
+        self._metadata = provenance.metadata()
+        self._made = set()
+
+    def computing_in(self, dtype: torch.dtype) -> None:
+        """The rest of the current FX node is computed in ``dtype``, and its metadata says so."""
+        self._metadata = {**self._metadata, COMPUTED_IN: str(dtype).removeprefix("torch.")}
+
+    def made(self, value: ir.Value) -> bool:
+        """Whether the current FX node's own ONNX nodes computed ``value``."""
+        return value in self._made
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if not op_type[0].isupper():
+            raise AttributeError(op_type)
+
+        def write(*inputs: Any, _outputs: int = 1, **attributes: Any) -> Any:
+            return self.call_op(op_type, inputs, attributes, version=self.opset, outputs=_outputs)
+
+        return write
+
+    # What torch computed for the node that is being lowered.
+
+    @property
+    def result(self) -> Any:
+        """``meta["val"]`` of the FX node: a fake tensor, a number, a symbolic integer or a tuple of them."""
+        return self._node.meta["val"]
+
+    @property
+    def result_dtype(self) -> torch.dtype:
+        """The dtype of the result; of its first element where the op returns a tuple."""
+        result = self.result[0] if isinstance(self.result, (tuple, list)) else self.result
+        return result.dtype
+
+    def unsupported(self, reason: str) -> UnsupportedGraphError:
+        """The error for an argument that a lowering cannot express; to be raised by the lowering."""
+        where = Provenance.read(self._metadata)
+        assert where is not None
+        source = where.source or "source line unknown"
+        return UnsupportedGraphError(f"{where.aten_target} (FX node {where.fx_node}, {source}): {reason}")
+
+    # Constants, casts and sizes.
+
+    def const(self, value: Any, dtype: torch.dtype = torch.int64) -> ir.Value:
+        """A constant: a number or a nested list as a tensor of ``dtype``."""
+        return self._constant(torch.tensor(value, dtype=dtype))
+
+    def cast(self, value: ir.Value, dtype: torch.dtype) -> ir.Value:
+        """``value`` as ``dtype``; the value itself where it has it already."""
+        target = from_torch_dtype(dtype)
+        return value if value.dtype == target else self.Cast(value, to=target)
+
+    def dims(self, sizes: Sequence[Dim]) -> ir.Value:
+        """A list of sizes as one int64 vector."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.const(list(sizes))
+        parts = [self.const([size]) if isinstance(size, int) else self.Reshape(size, [-1]) for size in sizes]
+        return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
+
+    def size(self, value: ir.Value, dim: int) -> Dim:
+        """The size of ``value`` along ``dim``: a number where it is static."""
+        size = shape_of(value)[dim]
+        if isinstance(size, int):
+            return size
+        rank = len(shape_of(value))
+        return self.Squeeze(self.Shape(value, start=dim % rank, end=dim % rank + 1), [0])
+
+    # The hooks of onnxscript's builder.
+
+    def _add_node(self, node: ir.Node) -> None:
+        self.graph.append(node)
+
+    def _add_initializer(self, value: ir.Value) -> None:
+        self.graph.register_initializer(value)
+
+    def _record_opset(self, domain: str, version: int | None) -> None:
+        """The graph imports its one opset from the start."""
+
+    def _generate_node_name(self, op_type: str) -> str:
+        return self._node_names.mint(self._node.name, op_type)
+
+    def _adapt_outputs(self, outputs: int | Sequence[str | ir.Value], op_type: str) -> Sequence[ir.Value]:
+        assert isinstance(outputs, int)
+        values = [ir.Value(name=self._value_names.mint(self._node.name, op_type)) for _ in range(outputs)]
+        self._made.update(values)
+        return values
+
+    def _annotate_node(self, node: ir.Node) -> None:
+        node.metadata_props.update(self._metadata)
+
+    def _promote_constant(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
+        return self._constant(torch.tensor(value, dtype=ir.tensor_adapters.to_torch_dtype(dtype) if dtype else None))
+
+    def _infer_shapes(self, node: ir.Node) -> None:
+        super()._infer_shapes(node)
+        problem = node.metadata_props.pop(_INFERENCE_ERROR, None)
+        if problem is not None:
+            raise LoweringError(f"ONNX node {node.name} ({node.op_type}) is not legal: {problem.splitlines()[0]}")
+
+    def _constant(self, tensor: torch.Tensor) -> ir.Value:
+        key = (tensor.dtype, tuple(tensor.shape), tuple(tensor.reshape(-1).view(torch.uint8).tolist()))
+        if key not in self._constants:
+            name = self._value_names.mint("const", str(tensor.dtype).removeprefix("torch."))
+            self._constants[key] = self.initializer_of(tensor, name)
+        return self._constants[key]
+
+    def initializer_of(self, tensor: torch.Tensor, name: str) -> ir.Value:
+        """A tensor that the graph holds, under ``name``."""
+        return self.initializer(TorchTensor(tensor.detach().contiguous(), name=name), name)
+
+
+def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:
+    """The shape that torch traced for the value of an FX node."""
+    return tuple(fake_of(value).shape)
+
+
+def fake_of(value: ir.Value) -> torch.Tensor:
+    """The fake tensor that torch traced for the value of an FX node."""
+    return value.meta["val"]

@@ -1,0 +1,150 @@
+"""Walks an FX graph and writes the ONNX model that computes the same values."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import from_torch_dtype
+from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from dort_compare import provenance
+from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.lowered import Lowered
+from dort_compare.lowering.registry import registered
+from dort_compare.provenance import Phase, Provenance
+from dort_compare.signature import Signature
+
+_IR_VERSION = 10
+"""The oldest that holds metadata on values, so that every runtime of the last years reads the models."""
+
+
+def lower(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowered:
+    """Lowers one AOTAutograd graph.
+
+    Every ONNX value that stands for an FX node bears its name, dtype, shape and provenance.
+
+    Raises MissingLoweringError for an ATen overload that the registry does not know, UnsupportedGraphError for
+    an argument that ONNX cannot express, LoweringError where a lowering contradicts the dtype or shape torch traced.
+    """
+    signature = Signature.of(graph_module)
+    with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
+        model = _Walk(graph_module, phase, target_opset).model(signature)
+    return Lowered(model, signature, phase)
+
+
+class _Walk:
+    def __init__(self, graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> None:
+        self.graph_module = graph_module
+        self.phase = phase
+        self.graph = ir.Graph([], [], nodes=[], opset_imports={"": target_opset}, name=phase)
+        self.builder = Builder(self.graph)
+        self.values: dict[fx.Node, Any] = {}
+        self.lowerings = registered()
+
+    def model(self, signature: Signature) -> ir.Model:
+        visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
+        for node in self.graph_module.graph.nodes:
+            if node.op == "output":
+                continue
+            if node.op not in visit:
+                raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
+            visit[node.op](node)
+        by_name = {node.name: value for node, value in self.values.items()}
+        self.graph.outputs.extend(by_name[name] for name in signature.computed)
+        metadata: dict[str, str] = {provenance.PHASE: self.phase}
+        return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name="dort_compare", metadata_props=metadata)
+
+    def _placeholder(self, node: fx.Node) -> None:
+        value = ir.Value(name=node.name)
+        self._stamp(value, node, node.meta["val"])
+        self.graph.inputs.append(value)
+        self.values[node] = value
+
+    def _attribute(self, node: fx.Node) -> None:
+        constant = operator.attrgetter(str(node.target))(self.graph_module)
+        if not isinstance(constant, torch.Tensor):
+            raise MissingLoweringError(f"a nested {type(constant).__name__}", node.name, provenance.source_line(node))
+        node.meta.setdefault("val", constant)
+        value = self.builder.initializer_of(constant, node.name)
+        self._stamp(value, node, constant)
+        self.values[node] = value
+
+    def _call(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:
+            self.values[node] = self._element(node, *node.args)
+            return
+        function = self.lowerings.get(node.target)  # type: ignore[arg-type]
+        if function is None:
+            name = provenance.target_name(node)
+            raise MissingLoweringError(name, node.name, provenance.source_line(node))
+        self.builder.enter(node, Provenance.of(node, self.phase))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.get)
+        result = function(self.builder, *args, **kwargs)
+        if isinstance(result, tuple):
+            self.values[node] = tuple(value and self._own(value) for value in result)
+        else:
+            self.values[node] = self._named(node, self._own(result), node.meta["val"])
+
+    def _element(self, node: fx.Node, producer: Any, position: Any) -> ir.Value:
+        """One value of an op that returns several; it takes the name of the ``getitem`` that asks for it first."""
+        value = self.values[producer][position]
+        if value is None:
+            raise UnsupportedGraphError(
+                f"result {position} of {provenance.target_name(producer)} (FX node {producer.name}) is not computed"
+            )
+        if "val" in value.meta:
+            self.builder.enter(node, Provenance.of(node, self.phase))
+            value = self.builder.Identity(value)
+        return self._named(node, value, node.meta["val"])
+
+    def _own(self, value: ir.Value) -> ir.Value:
+        """A value of this FX node alone: one that a lowering merely hands on gets a name of its own."""
+        return value if self.builder.made(value) else self.builder.Identity(value)
+
+    def _named(self, node: fx.Node, value: ir.Value, meta: Any) -> ir.Value:
+        value.name = node.name
+        self._check(value, node, meta)
+        self._stamp(value, node, meta)
+        producer = value.producer()
+        if producer is not None and provenance.COMPUTED_IN in producer.metadata_props:
+            value.metadata_props[provenance.COMPUTED_IN] = producer.metadata_props[provenance.COMPUTED_IN]
+        return value
+
+    def _stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
+        """Writes onto a value what torch traced: dtype, shape, provenance."""
+        value.type = ir.TensorType(_dtype(meta))
+        value.shape = _shape(meta)
+        value.meta["val"] = meta
+        value.metadata_props.update(Provenance.of(node, self.phase).metadata())
+
+    def _check(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
+        expected, shape = _dtype(meta), _shape(meta)
+        if value.dtype is not None and value.dtype != expected:
+            raise LoweringError(f"{_at(node)} became {value.dtype}, torch computes {expected}")
+        if value.shape is not None and not _compatible(value.shape, shape):
+            raise LoweringError(f"{_at(node)} became shape {value.shape}, torch computes {shape}")
+
+
+def _at(node: fx.Node) -> str:
+    return f"FX node {node.name} ({provenance.target_name(node)}, {provenance.source_line(node) or 'source unknown'})"
+
+
+def _dtype(meta: Any) -> ir.DataType:
+    return from_torch_dtype(meta.dtype) if isinstance(meta, torch.Tensor) else ir.DataType.INT64
+
+
+def _shape(meta: Any) -> ir.Shape:
+    sizes = meta.shape if isinstance(meta, torch.Tensor) else ()
+    return ir.Shape([size if isinstance(size, int) else str(size) for size in sizes])
+
+
+def _compatible(inferred: ir.Shape, traced: ir.Shape) -> bool:
+    if len(inferred) != len(traced):
+        return False
+    pairs = zip(inferred.dims, traced.dims, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))

@@ -1,0 +1,27 @@
+"""The lowerings, one file a family; importing this folder registers them all."""
+
+from dort_compare.lowering.ops import (
+    attention,
+    creation,
+    embedding,
+    indexing,
+    matmul,
+    pointwise,
+    reduction,
+    shape,
+    softmax,
+    symbolic,
+)
+
+__all__ = [
+    "attention",
+    "creation",
+    "embedding",
+    "indexing",
+    "matmul",
+    "pointwise",
+    "reduction",
+    "shape",
+    "softmax",
+    "symbolic",
+]

@@ -1,0 +1,37 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+
+@lowering(aten.mm.default, aten.bmm.default)
+def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    return op.MatMul(x, y)
+
+
+@lowering(aten.addmm.default)
+@in_float32
+def addmm(
+    op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: int | float = 1, alpha: int | float = 1
+) -> ir.Value:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+
+    beta bias + alpha x y; a bias that beta = 0 leaves out may hold NaN, as in torch.
+    """
+    product = _scaled(op, op.MatMul(x, y), alpha)
+    return product if beta == 0 else op.Add(product, _scaled(op, bias, beta))
+
+
+def _scaled(op: Builder, x: ir.Value, factor: int | float) -> ir.Value:
+    if factor == 1:
+        return x
+    return op.Mul(x, op.const(factor, opmath(op.result.dtype)))

@@ -1,0 +1,242 @@
+"""Element by element: arithmetic, comparisons, logic, activations and their derivatives, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.precision import in_float32, is_exact, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+Operand = ir.Value | int | float | bool
+
+
+def promoted(op: Builder, operands: tuple[Operand, ...], dtype: torch.dtype) -> tuple[ir.Value, ...]:
+    """The operands as ONNX values of ``dtype``."""
+    return tuple(op.cast(x, dtype) if isinstance(x, ir.Value) else op.const(x, dtype) for x in operands)
+
+
+def compute_dtype(op: Builder, operands: tuple[Operand, ...]) -> torch.dtype:
+    """The dtype in which torch computes: float32 where a half-precision result meets a number that half cannot hold."""
+    dtype = op.result.dtype
+    numbers = [x for x in operands if not isinstance(x, ir.Value)]
+    return dtype if all(is_exact(number, dtype) for number in numbers) else opmath(dtype)
+
+
+def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:
+    """One ONNX operator on promoted operands, its result in torch's dtype."""
+    dtype = compute_dtype(op, operands)
+    return op.cast(getattr(op, operator)(*promoted(op, operands, dtype)), op.result.dtype)
+
+
+@lowering(aten.add.Tensor, aten.add.Scalar)
+def add(op: Builder, x: ir.Value, y: Operand, alpha: int | float = 1) -> ir.Value:
+    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    if fake_of(x).dtype == op.result.dtype == torch.bool:
+        return op.Or(*promoted(op, (x, y), torch.bool))
+    return arithmetic(op, "Add", x, _times(op, y, alpha))
+
+
+@lowering(aten.sub.Tensor, aten.sub.Scalar)
+def sub(op: Builder, x: ir.Value, y: Operand, alpha: int | float = 1) -> ir.Value:
+    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    return arithmetic(op, "Sub", x, _times(op, y, alpha))
+
+
+def _times(op: Builder, y: Operand, alpha: int | float) -> Operand:
+    if alpha == 1:
+        return y
+    if not isinstance(y, ir.Value):
+        return y * alpha
+    return op.Mul(*promoted(op, (y, alpha), opmath(op.result.dtype)))
+
+
+@lowering(aten.mul.Tensor, aten.mul.Scalar)
+def mul(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
+    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    if op.result.dtype == torch.bool:
+        return op.And(*promoted(op, (x, y), torch.bool))
+    return arithmetic(op, "Mul", x, y)
+
+
+@lowering(aten.div.Tensor, aten.div.Scalar)
+def div(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
+    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return arithmetic(op, "Div", x, y)
+
+
+def _unary(operator: str) -> Callable[[Builder, ir.Value], ir.Value]:
+    """A lowering onto one ONNX operator; integers are computed in the floating dtype that torch promotes them to."""
+
+    @in_float32
+    def lowered(op: Builder, x: ir.Value) -> ir.Value:
+        if not fake_of(x).dtype.is_floating_point:
+            x = op.cast(x, op.result.dtype)
+        return getattr(op, operator)(x)
+
+    return lowered
+
+
+for _target, _operator in {
+    aten.cos.default: "Cos",
+    aten.exp.default: "Exp",
+    aten.log.default: "Log",
+    aten.reciprocal.default: "Reciprocal",
+    aten.sigmoid.default: "Sigmoid",
+    aten.sin.default: "Sin",
+    aten.sqrt.default: "Sqrt",
+    aten.tanh.default: "Tanh",
+}.items():
+    lowering(_target)(_unary(_operator))
+
+
+@lowering(aten.neg.default)
+def neg(op: Builder, x: ir.Value) -> ir.Value:
+    """neg(Tensor self) -> Tensor"""
+    return op.Neg(x)
+
+
+@lowering(aten.relu.default)
+def relu(op: Builder, x: ir.Value) -> ir.Value:
+    """relu(Tensor self) -> Tensor"""
+    return op.Relu(x)
+
+
+@lowering(aten.rsqrt.default)
+@in_float32
+def rsqrt(op: Builder, x: ir.Value) -> ir.Value:
+    """rsqrt(Tensor self) -> Tensor"""
+    return op.Reciprocal(op.Sqrt(op.cast(x, opmath(op.result.dtype))))
+
+
+@lowering(aten.pow.Tensor_Scalar)
+@in_float32
+def power(op: Builder, x: ir.Value, exponent: int | float) -> ir.Value:
+    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    dtype = opmath(op.result.dtype)
+    x = op.cast(x, dtype)
+    if exponent == 2:
+        return op.Mul(x, x)
+    if exponent == 3:
+        return op.Mul(op.Mul(x, x), x)
+    return op.Pow(x, op.const(exponent, dtype))
+
+
+@lowering(aten.silu.default)
+@in_float32
+def silu(op: Builder, x: ir.Value) -> ir.Value:
+    """silu(Tensor self) -> Tensor"""
+    return op.Mul(x, op.Sigmoid(x))
+
+
+@lowering(aten.silu_backward.default)
+@in_float32
+def silu_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
+    """silu_backward(Tensor grad_output, Tensor self) -> Tensor
+
+    d/dx of x s(x) is s (1 + x (1 - s)), with s the sigmoid of x.
+    """
+    one = op.const(1, opmath(op.result.dtype))
+    s = op.Sigmoid(x)
+    return op.Mul(grad, op.Mul(s, op.Add(one, op.Mul(x, op.Sub(one, s)))))
+
+
+@lowering(aten.sigmoid_backward.default)
+@in_float32
+def sigmoid_backward(op: Builder, grad: ir.Value, y: ir.Value) -> ir.Value:
+    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    return op.Mul(grad, op.Mul(y, op.Sub(op.const(1, opmath(op.result.dtype)), y)))
+
+
+@lowering(aten.tanh_backward.default)
+@in_float32
+def tanh_backward(op: Builder, grad: ir.Value, y: ir.Value) -> ir.Value:
+    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    return op.Mul(grad, op.Sub(op.const(1, opmath(op.result.dtype)), op.Mul(y, y)))
+
+
+@lowering(aten.threshold_backward.default)
+def threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: int | float) -> ir.Value:
+    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    dtype = op.result.dtype
+    passed = op.LessOrEqual(x, op.const(threshold, dtype))
+    return op.Where(passed, op.const(0, dtype), grad)
+
+
+def _comparison(operator: str, negated: bool = False) -> Callable[[Builder, ir.Value, Operand], ir.Value]:
+    def lowered(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
+        other = fake_of(y) if isinstance(y, ir.Value) else y
+        dtype = torch.result_type(fake_of(x), other)
+        if dtype == torch.bool:
+            dtype = torch.uint8
+        result = getattr(op, operator)(*promoted(op, (x, y), dtype))
+        return op.Not(result) if negated else result
+
+    return lowered
+
+
+for _name, _operator, _negated in [
+    ("eq", "Equal", False),
+    ("ne", "Equal", True),
+    ("lt", "Less", False),
+    ("le", "LessOrEqual", False),
+    ("gt", "Greater", False),
+    ("ge", "GreaterOrEqual", False),
+]:
+    _packet = getattr(aten, _name)
+    lowering(_packet.Tensor, _packet.Scalar)(_comparison(_operator, _negated))
+
+
+def _logic(operator: str, bitwise: str | None) -> Callable[..., ir.Value]:
+    """On bools the logical operator; on integers the bitwise one, or their truth values where there is none."""
+
+    def lowered(op: Builder, *operands: Operand) -> ir.Value:
+        if op.result.dtype == torch.bool:
+            return getattr(op, operator)(*promoted(op, operands, torch.bool))
+        return getattr(op, str(bitwise))(*promoted(op, operands, op.result.dtype))
+
+    return lowered
+
+
+for _targets, _operator, _bitwise in [
+    ((aten.bitwise_and.Tensor, aten.bitwise_and.Scalar), "And", "BitwiseAnd"),
+    ((aten.bitwise_or.Tensor, aten.bitwise_or.Scalar), "Or", "BitwiseOr"),
+    ((aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar), "Xor", "BitwiseXor"),
+    ((aten.bitwise_not.default,), "Not", "BitwiseNot"),
+    ((aten.logical_and.default,), "And", None),
+    ((aten.logical_or.default,), "Or", None),
+    ((aten.logical_xor.default,), "Xor", None),
+    ((aten.logical_not.default,), "Not", None),
+]:
+    lowering(*_targets)(_logic(_operator, _bitwise))
+
+
+@lowering(aten.where.self)
+def where(op: Builder, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    return op.Where(op.cast(condition, torch.bool), *promoted(op, (x, y), op.result.dtype))
+
+
+@lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(op: Builder, x: ir.Value, mask: ir.Value, value: Operand) -> ir.Value:
+    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
+    filler, kept = promoted(op, (value, x), op.result.dtype)
+    return op.Where(mask, filler, kept)
+
+
+@lowering(aten._to_copy.default, prims.convert_element_type.default, aten.clone.default)
+def to_copy(op: Builder, x: ir.Value, *_: Any, **__: Any) -> ir.Value:
+    """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, ...) -> Tensor"""
+    return op.cast(x, op.result.dtype)
+
+
+@lowering(aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.lift_fresh_copy.default)
+def same(op: Builder, x: ir.Value) -> ir.Value:
+    """detach(Tensor(a) self) -> Tensor(a)"""
+    return x

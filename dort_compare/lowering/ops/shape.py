@@ -1,0 +1,192 @@
+"""Data movement: views, permutations, joins and slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+_END = 2**63 - 1
+
+
+@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+def view(op: Builder, x: ir.Value, size: Sequence[Dim]) -> ir.Value:
+    """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    return reshape_to(op, x, op.result.shape, size)
+
+
+def reshape_to(op: Builder, x: ir.Value, traced: Sequence[int | torch.SymInt], size: Sequence[Dim]) -> ir.Value:
+    """Reshapes to the traced shape; one symbolic size among non-zero numbers needs no arithmetic, only a -1."""
+    known = [n if isinstance(n, int) else -1 for n in traced]
+    if -1 not in known:
+        return op.Reshape(x, op.dims(known), allowzero=int(0 in known))
+    if known.count(-1) == 1 and 0 not in known:
+        return op.Reshape(x, op.dims(known))
+    return op.Reshape(x, op.dims(size))
+
+
+@lowering(aten.unsqueeze.default)
+def unsqueeze(op: Builder, x: ir.Value, dim: int) -> ir.Value:
+    """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+    return op.Unsqueeze(x, [dim])
+
+
+@lowering(aten.squeeze.dim, aten.squeeze.dims)
+def squeeze(op: Builder, x: ir.Value, dim: int | Sequence[int]) -> ir.Value:
+    """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    shape = shape_of(x)
+    ones = [d for d in dims if shape and isinstance(shape[d], int) and shape[d] == 1]
+    return op.Squeeze(x, ones) if ones else x
+
+
+@lowering(aten.t.default)
+def t(op: Builder, x: ir.Value) -> ir.Value:
+    """t(Tensor(a) self) -> Tensor(a)"""
+    return op.Transpose(x, perm=[1, 0]) if len(shape_of(x)) == 2 else x
+
+
+@lowering(aten.transpose.int)
+def transpose(op: Builder, x: ir.Value, dim0: int, dim1: int) -> ir.Value:
+    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    perm = list(range(len(shape_of(x))))
+    if not perm:
+        return x
+    perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
+    return op.Transpose(x, perm=perm)
+
+
+@lowering(aten.permute.default)
+def permute(op: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+    return op.Transpose(x, perm=[d % len(dims) for d in dims]) if dims else x
+
+
+@lowering(aten.expand.default)
+def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False) -> ir.Value:
+    """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+    traced = op.result.shape
+    kept = len(traced) - len(shape_of(x))
+    sizes: list[Dim] = []
+    for i, (wanted, n) in enumerate(zip(size, traced, strict=True)):
+        unchanged = i >= kept and isinstance(wanted, int) and wanted == -1
+        sizes.append(1 if unchanged else n if isinstance(n, int) else wanted)
+    return op.Expand(x, op.dims(sizes))
+
+
+@lowering(aten.cat.default)
+def cat(op: Builder, tensors: Sequence[ir.Value], dim: int = 0) -> ir.Value:
+    """cat(Tensor[] tensors, int dim=0) -> Tensor
+
+    torch lets vectors of no element join tensors of any rank; they add nothing.
+    """
+    rank = op.result.ndim
+    joined = [x for x in tensors if len(shape_of(x)) == rank] or list(tensors[:1])
+    joined = [op.cast(x, op.result.dtype) for x in joined]
+    return joined[0] if len(joined) == 1 else op.Concat(*joined, axis=dim % rank)
+
+
+@lowering(aten.slice.Tensor)
+def slice_(
+    op: Builder, x: ir.Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> ir.Value:
+    """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+    first, last = 0 if start is None else start, _END if end is None else end
+    return op.Slice(x, op.dims([first]), op.dims([last]), [dim], [step])
+
+
+@lowering(aten.select.int)
+def select(op: Builder, x: ir.Value, dim: int, index: Dim) -> ir.Value:
+    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    position = op.const(index) if isinstance(index, int) else index
+    return op.Gather(x, position, axis=dim)
+
+
+@lowering(aten.slice_backward.default)
+def slice_backward(
+    op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, start: Dim, end: Dim, step: int
+) -> ir.Value:
+    """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, ...) -> Tensor
+
+    The gradient stands at start, start + step, ... among zeros: spread by ``step``, then padded on both sides.
+    """
+    dim %= len(input_sizes)
+    size, length = input_sizes[dim], op.size(grad, dim)
+    if not (isinstance(start, int) and isinstance(size, int) and isinstance(length, int)):
+        if step != 1 or not isinstance(start, int) or start < 0:
+            raise op.unsupported("a slice with a step or a negative start of a symbolic size")
+        return _pad(op, grad, dim, start, op.Sub(_value(op, size), _value(op, _plus(op, length, start))))
+    before = slice(start, end if isinstance(end, int) else None, step).indices(size)[0]
+    if length == 0:
+        return op.Expand(op.const(0, op.result.dtype), op.dims(list(op.result.shape)))
+    if step != 1:
+        grad = _spread(op, grad, dim, length, step)
+        length = (length - 1) * step + 1
+    return _pad(op, grad, dim, before, size - before - length)
+
+
+def _spread(op: Builder, grad: ir.Value, dim: int, length: int, step: int) -> ir.Value:
+    """Puts ``step - 1`` zeros after every element along ``dim`` but the last."""
+    inner = op.Unsqueeze(grad, [dim + 1])
+    padded = op.Pad(inner, [0, step - 1], op.const(0, op.result.dtype), [dim + 1])
+    shape = [n if i != dim else length * step for i, n in enumerate(shape_of(grad))]
+    spread = op.Reshape(padded, op.dims([n if isinstance(n, int) else -1 for n in shape]))
+    return op.Slice(spread, [0], [(length - 1) * step + 1], [dim])
+
+
+def _pad(op: Builder, x: ir.Value, dim: int, before: Dim, after: Dim) -> ir.Value:
+    return op.Pad(x, op.dims([before, after]), op.const(0, op.result.dtype), [dim])
+
+
+def _value(op: Builder, size: Dim) -> ir.Value:
+    return op.const(size) if isinstance(size, int) else size
+
+
+def _plus(op: Builder, a: Dim, b: Dim) -> Dim:
+    return a + b if isinstance(a, int) and isinstance(b, int) else op.Add(_value(op, a), _value(op, b))
+
+
+@lowering(aten.select_backward.default)
+def select_backward(op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, index: int) -> ir.Value:
+    """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
+    dim %= len(input_sizes)
+    size = input_sizes[dim]
+    if not isinstance(size, int):
+        raise op.unsupported("the gradient of an element of a symbolic size")
+    return _pad(op, op.Unsqueeze(grad, [dim]), dim, index % size, size - index % size - 1)
+
+
+@lowering(aten.split.Tensor)
+def split(op: Builder, x: ir.Value, split_size: Dim, dim: int = 0) -> tuple[ir.Value, ...]:
+    """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
+    return _split(op, x, [part.shape[dim] for part in op.result], dim)
+
+
+@lowering(aten.split_with_sizes.default)
+def split_with_sizes(op: Builder, x: ir.Value, split_sizes: Sequence[Dim], dim: int = 0) -> tuple[ir.Value, ...]:
+    """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+    return _split(op, x, split_sizes, dim)
+
+
+def _split(op: Builder, x: ir.Value, sizes: Sequence[Dim | torch.SymInt], dim: int) -> tuple[ir.Value, ...]:
+    known = [size for size in sizes if isinstance(size, int | ir.Value)]
+    if len(known) < len(sizes):
+        raise op.unsupported("a split of a symbolic size into equal parts")
+    return (x,) if len(known) == 1 else tuple(op.Split(x, op.dims(known), axis=dim, _outputs=len(known)))
+
+
+@lowering(aten.tril.default)
+def tril(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
+    """tril(Tensor self, SymInt diagonal=0) -> Tensor"""
+    return op.Trilu(x, op.const(diagonal), upper=0)
+
+
+@lowering(aten.triu.default)
+def triu(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
+    """triu(Tensor self, SymInt diagonal=0) -> Tensor"""
+    return op.Trilu(x, op.const(diagonal), upper=1)

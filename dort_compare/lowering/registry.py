@@ -1,0 +1,44 @@
+"""One table from ATen overload to lowering, one lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import torch
+
+Target = Callable[..., Any]
+Lowering = Callable[..., Any]
+_F = TypeVar("_F", bound=Lowering)
+
+_TABLE: dict[Target, Lowering] = {}
+
+
+def lowering(*targets: Target) -> Callable[[_F], _F]:
+    """Registers a function as the lowering of ``targets``: ATen overloads, or builtins that work on symbolic integers.
+
+    The function is called as ``function(op, *args, **kwargs)`` with the arguments of the FX node, where every FX node
+    among them is replaced by its ONNX value and ``op`` is the Builder that writes ONNX nodes. It returns
+    the ONNX value of the result, or a tuple of them (None for a result that it does not compute).
+
+    Raises TypeError for an overload packet and ValueError where a target has a lowering already.
+    """
+
+    def register(function: _F) -> _F:
+        for target in targets:
+            if isinstance(target, torch._ops.OpOverloadPacket):
+                raise TypeError(f"{target} is a packet of overloads; name one, such as {target}.default")
+            if target in _TABLE:
+                raise ValueError(f"{target} has a lowering already: {_TABLE[target].__name__}")
+            _TABLE[target] = function
+        return function
+
+    return register
+
+
+def registered() -> Mapping[Target, Lowering]:
+    """Every target with a lowering of ours."""
+    import dort_compare.lowering.ops  # noqa: F401, PLC0415  (the families register themselves on import)
+
+    return MappingProxyType(_TABLE)

@@ -1,0 +1,199 @@
+"""A second lowering, independent of ours: PyTorch's own exporter, ``torch.onnx.export``."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
+import torch
+from torch import fx
+
+from dort_compare import provenance
+from dort_compare.errors import ExportError
+from dort_compare.lowering.lowered import Lowered
+from dort_compare.lowering.torch_program import as_exported_program, fx_name
+from dort_compare.provenance import NameAuthority, Phase, Provenance
+from dort_compare.signature import Signature
+
+_OPSETS = range(18, 26)
+"""What torch writes by itself; to others it converts in ways that lose where a node comes from."""
+
+_MEND = 'lower it with exporter="native"'
+_LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
+
+
+def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowered:
+    """Converts one AOTAutograd graph with ``torch.onnx.export(..., dynamo=True, optimize=False)``.
+
+    The last ONNX value of an FX node bears its name, dtype, shape and provenance; every ONNX node that was made for
+    an FX node bears its provenance.
+
+    Raises ExportError where PyTorch cannot convert the graph or ``target_opset`` is not one of 18 to 25.
+    """
+    signature = Signature.of(graph_module)
+    if target_opset not in _OPSETS:
+        raise ExportError(f"PyTorch's exporter writes opset {_OPSETS[0]} to {_OPSETS[-1]}, not {target_opset}; {_MEND}")
+    with _quiet():
+        try:
+            program, names = as_exported_program(graph_module)
+            exported = torch.onnx.export(program, opset_version=target_opset, optimize=False, verbose=False)
+            assert exported is not None
+            model = _Finish(graph_module, phase, exported).run(names, signature)
+        except Exception as error:
+            raise ExportError(_describe(error, graph_module)) from error
+    return Lowered(model, signature, phase)
+
+
+# The exported model, under our names and with our provenance.
+
+
+class _Finish:
+    def __init__(self, graph_module: fx.GraphModule, phase: Phase, exported: torch.onnx.ONNXProgram) -> None:
+        self.fx_nodes = {node.name: node for node in graph_module.graph.nodes}
+        self.phase = phase
+        assert exported.exported_program is not None
+        self.program = exported.exported_program
+        self.model = exported.model
+        self.graph = self.model.graph
+
+    def run(self, names: Sequence[str], signature: Signature) -> ir.Model:
+        """The finished model; ``names`` are the FX nodes whose values the exported model returns, in order."""
+        fx_names = _fx_names(self.program)
+        for node in self.graph.all_nodes():
+            self._stamp(node, fx_names.get(_program_node(node)))
+        inputs = dict(zip((i.name for i in signature.inputs), self.graph.inputs, strict=True))
+        returned = list(zip(names, self.graph.outputs, strict=True))
+        self.graph.outputs.clear()
+        values = inputs | self._values(returned, set(inputs.values()), signature.computed)
+        self.graph.outputs.extend(values[name] for name in signature.computed)
+        passes.RemoveUnusedNodesPass()(self.model)
+        _refuse_racy_scatter(self.graph)
+        self._name(values)
+        self.graph.metadata_props.clear()
+        self.graph.name = self.phase
+        self.model.metadata_props[provenance.PHASE] = self.phase
+        return passes.ShapeInferencePass(strict_mode=False)(self.model).model
+
+    def _values(
+        self, returned: Sequence[tuple[str, ir.Value]], taken: set[ir.Value], computed: Sequence[str]
+    ) -> dict[str, ir.Value]:
+        """One value per FX node. Where torch made none of its own, a copy if the node is an output, else no value."""
+        values: dict[str, ir.Value] = {}
+        for name, made in returned:
+            value = self._copy(made, name) if made in taken and name in computed else made
+            if value not in taken:
+                values[name] = value
+                taken.add(value)
+        return values
+
+    def _copy(self, value: ir.Value, name: str) -> ir.Value:
+        node = ir.node("Identity", [value])
+        node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
+        self._stamp(node, name)
+        self.graph.append(node)
+        return node.outputs[0]
+
+    def _stamp(self, thing: ir.Node | ir.Value, fx_node: str | None) -> None:
+        """Replaces what torch wrote into the metadata by the provenance, where it is known."""
+        thing.metadata_props.clear()
+        if fx_node is not None:
+            thing.metadata_props.update(Provenance.of(self.fx_nodes[fx_node], self.phase).metadata())
+
+    def _name(self, values: dict[str, ir.Value]) -> None:
+        """FX names for the values of FX nodes; all others get names that hold a dot and so meet none of them."""
+        names, node_names = NameAuthority(), NameAuthority()
+        final = set(values.values())
+        for value in (value for value in _all_values(self.graph) if value not in final):
+            producer = value.producer()
+            value.metadata_props.clear()
+            value.name = names.mint(*_origin(producer)) if producer else names.mint("const", "torch")
+        for name, value in values.items():
+            value.name = name
+            self._stamp(value, name)
+        for node in self.graph.all_nodes():
+            node.name = node_names.mint(*_origin(node))
+
+
+def _fx_names(program: torch.export.ExportedProgram) -> dict[str, str | None]:
+    """From node names of the program to FX nodes; none for a name that several of its nested graphs use."""
+    names: dict[str, str | None] = {}
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            names[node.name] = None if node.name in names else fx_name(node)
+    return names
+
+
+def _program_node(node: ir.Node) -> str:
+    """The node of the exported program that torch says it made an ONNX node for; "" where it says nothing."""
+    scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes", "['']")
+    return str(ast.literal_eval(scopes)[-1])
+
+
+def _origin(node: ir.Node) -> tuple[str, str]:
+    return node.metadata_props.get(provenance.FX_NODE, "torch"), node.op_type
+
+
+def _all_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    for each in (graph, *graph.subgraphs()):
+        yield from each.inputs
+        yield from list(each.initializers.values())
+    for node in graph.all_nodes():
+        yield from node.outputs
+
+
+def _refuse_racy_scatter(graph: ir.Graph) -> None:
+    """ONNX Runtime's CPU ScatterND adds repeated indices in several threads at once, without a lock."""
+    for node in graph.all_nodes():
+        if node.op_type == "ScatterND" and node.attributes.get_string("reduction", "none") != "none":
+            fx_node = node.metadata_props.get(provenance.ATEN_TARGET, "an op")
+            raise ValueError(f"{fx_node} becomes ScatterND with a reduction, a data race in ONNX Runtime")
+
+
+# What reaches the user.
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the exporter's warnings and log lines off the terminal."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _describe(error: Exception, graph_module: fx.GraphModule) -> str:
+    """One line: the FX node at work when the innermost error arose, if any, the reason and the mend."""
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    nodes = [node for each in chain for node in _nodes_at_work(each, graph_module)]
+    what = "the graph"
+    if nodes:
+        source = provenance.source_line(nodes[-1]) or "source line unknown"
+        what = f"{provenance.target_name(nodes[-1])} (FX node {nodes[-1].name}, {source})"
+    reason = next(iter(str(chain[-1]).strip().splitlines()), type(chain[-1]).__name__)
+    return f"PyTorch's exporter cannot convert {what}: {reason}; {_MEND}"
+
+
+def _nodes_at_work(error: BaseException, graph_module: fx.GraphModule) -> Iterator[fx.Node]:
+    """The nodes of the given graph that the frames of a traceback were working on, outermost first."""
+    own = {node.name: node for node in graph_module.graph.nodes}
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("node")
+        if isinstance(node, fx.Node):
+            name = node.name if node.graph is graph_module.graph else fx_name(node)
+            if name in own:
+                yield own[name]

@@ -1,0 +1,83 @@
+"""The compiled model's outputs and gradients against those of the plain, uncompiled one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.metrics import Distance, Number, distance
+from dort_compare.measure.rows import is_noise, json_number
+
+Kind = Literal["output", "gradient"]
+
+
+@dataclass(frozen=True)
+class OutcomeRow:
+    """One output or gradient. A tensor on one side only has no distance and is never ok."""
+
+    kind: Kind
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    ok: bool
+    distance: Distance | None = None
+    noise_floor: float | None = None
+    torch_vs_float64: Number | None = None
+    onnx_vs_float64: Number | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "ok": self.ok,
+            "distance": self.distance.to_json() if self.distance else None,
+            "noise_floor": json_number(self.noise_floor),
+            "torch_vs_float64": json_number(self.torch_vs_float64),
+            "onnx_vs_float64": json_number(self.onnx_vs_float64),
+        }
+
+
+def outcome_rows(
+    kind: Kind,
+    eager: Mapping[str, torch.Tensor],
+    compiled: Mapping[str, torch.Tensor],
+    exact: Mapping[str, torch.Tensor],
+    precision: torch.dtype | None,
+) -> list[OutcomeRow]:
+    """A row for every tensor of either side. ``exact`` holds float64 values where there are any.
+
+    ``precision`` is the coarsest dtype the model computed in (that of autocast), None for the tensors' own.
+    """
+    return [
+        _row(kind, name, eager.get(name), compiled.get(name), exact.get(name), precision)
+        for name in {**eager, **compiled}
+    ]
+
+
+def _row(
+    kind: Kind,
+    name: str,
+    expected: torch.Tensor | None,
+    got: torch.Tensor | None,
+    exact: torch.Tensor | None,
+    precision: torch.dtype | None,
+) -> OutcomeRow:
+    one = expected if expected is not None else got
+    assert one is not None
+    dtype, shape = str(one.dtype).removeprefix("torch."), tuple(one.shape)
+    if expected is None or got is None:
+        return OutcomeRow(kind, name, dtype, shape, ok=False)
+    found = distance(expected, got)
+    torch_error = onnx_error = None
+    if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
+        torch_error, onnx_error = (distance(exact, value.double()).max_abs for value in (expected, got))
+    own = coarsest([expected.dtype])
+    floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error)
+    ok = is_noise(found, floor, onnx_error)
+    return OutcomeRow(kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)

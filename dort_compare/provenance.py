@@ -1,0 +1,113 @@
+"""The one authority on names, and on what is written into and read from ONNX metadata."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import fx
+
+Phase = Literal["inference", "forward", "backward"]
+
+FX_NODE = "dort_compare.fx_node"
+ATEN_TARGET = "dort_compare.aten_target"
+PHASE = "dort_compare.phase"
+MODULE = "dort_compare.module"
+SOURCE = "dort_compare.source"
+COMPUTED_IN = "dort_compare.computed_in"
+GRAPH = "dort_compare.graph"
+VERSION = "dort_compare.version"
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILINE)
+_TORCH = str(Path(torch.__file__).parent)
+_ROOT_MODULE = re.compile(r"^L\['self'\]\.?|^self\.?")
+_MODULES_ITEM = re.compile(r"\._modules\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an ONNX node or value comes from.
+
+    ``fx_node`` holds one FX node name, or several separated by spaces after a fusion; ``module`` is the path of the
+    user's module ("layers.0.mlp", "" for the root) and ``source`` is "file:line" of the user's code, "" if unknown.
+    """
+
+    fx_node: str
+    aten_target: str
+    phase: str
+    module: str = ""
+    source: str = ""
+
+    @classmethod
+    def of(cls, node: fx.Node, phase: Phase) -> Provenance:
+        return cls(node.name, target_name(node), phase, module_path(node), source_line(node))
+
+    def metadata(self) -> dict[str, str]:
+        """The entries for ``metadata_props``."""
+        return {
+            FX_NODE: self.fx_node,
+            ATEN_TARGET: self.aten_target,
+            PHASE: self.phase,
+            MODULE: self.module,
+            SOURCE: self.source,
+        }
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, str]) -> Provenance | None:
+        """The provenance that ``metadata_props`` hold, or None where there is none."""
+        if FX_NODE not in metadata:
+            return None
+        keys = (FX_NODE, ATEN_TARGET, PHASE, MODULE, SOURCE)
+        return cls(*(metadata.get(key, "") for key in keys))
+
+
+def target_name(node: fx.Node) -> str:
+    """``aten.add.Tensor`` for a call of that overload, ``operator.getitem`` for a builtin, else the FX op kind."""
+    if node.op != "call_function":
+        return node.op
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    target = node.target
+    module = getattr(target, "__module__", "") or ""
+    name = getattr(target, "__name__", str(target))
+    return f"{module.removeprefix('_')}.{name}" if module else name
+
+
+def module_path(node: fx.Node) -> str:
+    """Path of the module whose forward the node comes from; a backward node points to its forward module."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    path = _MODULES_ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), _ROOT_MODULE.sub("", path))
+    return path.strip(".")
+
+
+def source_line(node: fx.Node) -> str:
+    """ "file:line" of the innermost frame outside torch, or of the innermost frame where all are torch's own."""
+    frames = [(m["file"], m["line"]) for m in _FRAME.finditer(node.meta.get("stack_trace") or "")]
+    if not frames:
+        return ""
+    own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+    return ":".join((own or frames)[-1])
+
+
+class NameAuthority:
+    """Mints the names of the ONNX values and nodes of one graph.
+
+    A value that stands for an FX node bears its name. A value in between is called ``<fx node>.<op type>``, a constant
+    ``const.<n>``: FX names are Python identifiers, so a name with a dot can never meet one of them.
+    """
+
+    def __init__(self) -> None:
+        self._used: Counter[str] = Counter()
+
+    def mint(self, *parts: str) -> str:
+        name = ".".join(parts)
+        self._used[name] += 1
+        return name if self._used[name] == 1 else f"{name}.{self._used[name] - 1}"

@@ -1,0 +1,54 @@
+"""The result of a comparison, and its forms: text and JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dort_compare.errors import UsageError
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.rows import Row
+from dort_compare.measure.verdict import Divergence, Judgement
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a comparison found.
+
+    verdict: "agree" or "diverge". first_divergence: None, or the first value that departs.
+    rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
+    whole model, against the plain, uncompiled one.
+    """
+
+    verdict: Judgement
+    first_divergence: Divergence | None
+    rows: tuple[Row, ...]
+    outputs: tuple[OutcomeRow, ...]
+
+    def __str__(self) -> str:
+        from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
+
+        return report_text(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as strict JSON, infinity as the string "inf"."""
+        first = self.first_divergence
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict,
+            "first_divergence": first.to_json() if first else None,
+            "rows": [row.to_json() for row in self.rows],
+            "outputs": [row.to_json() for row in self.outputs],
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
+        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
+        try:
+            Path(path).write_text(text + "\n")
+        except OSError as problem:
+            raise UsageError(f"cannot write {path}: {problem.strerror}; choose another file") from None

@@ -1,0 +1,92 @@
+"""Nodes for which a provider has no bfloat16 kernel are computed in float32, their results rounded back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from dort_compare import provenance
+from dort_compare.runtime.providers import Provider, loads
+
+_FLOAT, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.BFLOAT16
+
+
+def with_kernels(model: ir.Model, providers: Sequence[Provider]) -> ir.Model:
+    """A copy of ``model`` whose every bfloat16 node has a kernel or casts around it; the model itself if all have one.
+
+    What is computed in float32 says so in its metadata, nodes and values alike. Value names do not change.
+    """
+    probe = _Probe(model.graph.opset_imports[""], providers)
+    if not any(_touches_bfloat16(node) and not probe.has_kernel(node) for node in model.graph):
+        return model
+    raised = model.clone()
+    for node in list(raised.graph):
+        if _touches_bfloat16(node) and not probe.has_kernel(node):
+            _raise(raised.graph, node)
+    return raised
+
+
+class _Probe:
+    """Asks ONNX Runtime itself, with a model of one node, and remembers the answer for nodes of the same signature."""
+
+    def __init__(self, opset: int, providers: Sequence[Provider]) -> None:
+        self.opset = opset
+        self.providers = providers
+        self.answers: dict[object, bool] = {}
+
+    def has_kernel(self, node: ir.Node) -> bool:
+        key = (node.op_type, *(v and v.dtype for v in node.inputs), *(v.dtype for v in node.outputs))
+        if key not in self.answers:
+            self.answers[key] = loads(self._single(node), self.providers)
+        return self.answers[key]
+
+    def _single(self, node: ir.Node) -> bytes:
+        inputs = [v and ir.Value(name=f"x{i}", type=v.type) for i, v in enumerate(node.inputs)]
+        outputs = [ir.Value(name=f"y{i}", type=v.type) for i, v in enumerate(node.outputs)]
+        alone = ir.Node(node.domain, node.op_type, inputs, node.attributes.values(), outputs=outputs)
+        fed = [v for v in inputs if v is not None]
+        graph = ir.Graph(fed, outputs, nodes=[alone], opset_imports={"": self.opset}, name="probe")
+        return ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString()
+
+
+def _touches_bfloat16(node: ir.Node) -> bool:
+    return any(value is not None and value.dtype == _BFLOAT16 for value in (*node.inputs, *node.outputs))
+
+
+def _raise(graph: ir.Graph, node: ir.Node) -> None:
+    metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
+    node.metadata_props.update(metadata)
+    for i, value in enumerate(node.inputs):
+        if value is not None and value.dtype == _BFLOAT16:
+            cast = _cast(value, f"{node.name}.input{i}.float32", _FLOAT, metadata)
+            graph.insert_before(node, cast)
+            node.replace_input_with(i, cast.outputs[0])
+    for value in node.outputs:
+        if value.dtype == _BFLOAT16:
+            _round_back(graph, node, value, metadata)
+
+
+def _round_back(graph: ir.Graph, node: ir.Node, value: ir.Value, metadata: dict[str, str]) -> None:
+    name = value.name
+    cast = _cast(value, str(name), _BFLOAT16, metadata)
+    rounded = cast.outputs[0]
+    rounded.metadata_props.update({**value.metadata_props, provenance.COMPUTED_IN: "float32"})
+    value.replace_all_uses_with(rounded, replace_graph_outputs=True)
+    cast.replace_input_with(0, value)
+    value.name, value.type = f"{name}.float32", ir.TensorType(_FLOAT)
+    value.metadata_props.clear()
+    graph.insert_after(node, cast)
+
+
+def _cast(value: ir.Value, name: str, dtype: ir.DataType, metadata: dict[str, str]) -> ir.Node:
+    output = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
+    return ir.Node(
+        "",
+        "Cast",
+        [value],
+        [ir.AttrInt64("to", dtype)],
+        outputs=[output],
+        name=f"{name}.Cast",
+        metadata_props=metadata,
+    )

@@ -1,0 +1,68 @@
+"""An ONNX model with its session: a callable that stands in for the FX graph it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.runtime import binding
+from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.providers import SessionSettings
+from dort_compare.runtime.session import make_session
+from dort_compare.signature import GraphOutput, Scalar, Signature
+
+Argument = torch.Tensor | int
+Result = torch.Tensor | Scalar
+
+
+class Program:
+    """Takes the arguments of the graph, in order, and returns its outputs: tensors, integers and None as torch would.
+
+    ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for.
+    ``providers`` are the (name, options) pairs of the session.
+    """
+
+    def __init__(
+        self, model: ir.Model, signature: Signature, settings: SessionSettings, devices: Sequence[torch.device] = ()
+    ) -> None:
+        self.signature = signature
+        self.providers = settings.resolved_providers(devices)
+        self.model = with_kernels(model, self.providers)
+        self._devices = {o.name: o.device for o in signature.outputs if o.name in signature.computed}
+        self._session = make_session(ir.to_proto(self.model), settings, self.providers) if self._devices else None
+
+    def __call__(self, *arguments: Argument) -> list[Result]:
+        given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
+        computed: dict[str, torch.Tensor] = {}
+        if self._session is not None:
+            feeds = {name: binding.as_tensor(argument) for name, argument in given.items()}
+            names = {name: self._devices[name] for name in self.signature.computed}
+            computed = dict(zip(names, self._session.run(feeds, names), strict=True))
+        return [_returned(output, given, computed) for output in self.signature.outputs]
+
+    def boxed(self) -> Callable[[list[Argument]], list[Result]]:
+        """The form that AOTAutograd calls: it empties the list of arguments, so that nothing outlives its last use."""
+
+        def call(arguments: list[Argument]) -> list[Result]:
+            taken = tuple(arguments)
+            arguments.clear()
+            return self(*taken)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+
+def _returned(output: GraphOutput, given: dict[str, Argument], computed: dict[str, torch.Tensor]) -> Result:
+    if output.name is None:
+        return output.constant
+    if output.name in given:
+        return given[output.name]
+    value = computed[output.name]
+    if output.dtype is None:
+        return int(value)
+    if output.stride is None:
+        return value
+    strided = torch.empty_strided(value.shape, output.stride, dtype=value.dtype, device=value.device)
+    return strided.copy_(value)

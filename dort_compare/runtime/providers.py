@@ -1,0 +1,141 @@
+"""Which execution providers and settings a session gets, and what the installed ONNX Runtime can do."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import onnxruntime as ort
+import torch
+
+from dort_compare.errors import RuntimeUnavailableError, UsageError
+
+ProviderSpec = str | tuple[str, Mapping[str, Any]]
+Provider = tuple[str, dict[str, Any]]
+
+_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_ERRORS_ONLY = 3
+OLDEST_OPSET = 18
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How sessions are made.
+
+    ``providers``: "cpu", "cuda", names of ONNX Runtime, or (name, options) pairs, in order of preference; empty: the
+    ones that the devices of the graph's tensors call for.
+    ``session_options``: an ``onnxruntime.SessionOptions``, taken as it is, or a mapping from names of its attributes
+    ("intra_op_num_threads") or of session config entries ("session.disable_prepacking") to values.
+    """
+
+    providers: tuple[ProviderSpec, ...] = ()
+    session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
+
+    def resolved_providers(self, devices: Sequence[torch.device] = ()) -> list[Provider]:
+        """The (name, options) pairs for ``InferenceSession``.
+
+        Raises UsageError for a name that ONNX Runtime does not have, RuntimeUnavailableError for CUDA without a GPU.
+        """
+        if self.providers:
+            return [_resolve(spec) for spec in self.providers]
+        cuda = next((device for device in devices if device.type == "cuda"), None)
+        if cuda is None:
+            return [(_SHORT["cpu"], {})]
+        return [_resolve(("cuda", {"device_id": str(cuda.index or 0)})), (_SHORT["cpu"], {})]
+
+    def make_options(self) -> ort.SessionOptions:
+        """A ``SessionOptions`` object. Raises UsageError for a name that is neither an attribute nor a config entry."""
+        if isinstance(self.session_options, ort.SessionOptions):
+            return self.session_options
+        options = ort.SessionOptions()
+        options.log_severity_level = _ERRORS_ONLY
+        for name, value in self.session_options.items():
+            _set_option(options, name, value)
+        return options
+
+
+def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
+    if "." in name:
+        options.add_session_config_entry(name, str(value))
+        return
+    known = [attribute for attribute in dir(ort.SessionOptions) if not attribute.startswith("_")]
+    known = [attribute for attribute in known if not callable(getattr(options, attribute))]
+    if name not in known:
+        raise UsageError(f"unknown session option {name!r}{nearest(name, known)}")
+    setattr(options, name, value)
+
+
+def _resolve(spec: ProviderSpec) -> Provider:
+    name, options = (spec, {}) if isinstance(spec, str) else spec
+    name = _SHORT.get(name, name)
+    if name == _SHORT["cuda"]:
+        _prepare_cuda()
+    available = ort.get_available_providers()
+    if name not in available:
+        choices = ["cpu", "cuda", *available]
+        raise UsageError(
+            f"unknown execution provider {name!r}{nearest(name, choices)}; choose from {', '.join(choices)}"
+        )
+    return name, dict(options)
+
+
+def _prepare_cuda() -> None:
+    if not torch.cuda.is_available():
+        raise RuntimeUnavailableError("no CUDA device: torch.cuda.is_available() is False; use the cpu provider")
+    if _SHORT["cuda"] not in ort.get_available_providers():
+        raise RuntimeUnavailableError("this ONNX Runtime has no CUDA provider; pip install onnxruntime-gpu")
+    ort.preload_dlls()
+
+
+def nearest(name: str, choices: Sequence[str]) -> str:
+    """ ", did you mean 'x'?" where a choice resembles ``name``, else nothing."""
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest ONNX opset for which both the onnx package has schemas and ONNX Runtime makes sessions."""
+    for opset in range(onnx.defs.onnx_opset_version(), OLDEST_OPSET, -1):
+        if _accepts(opset):
+            return opset
+    return OLDEST_OPSET
+
+
+def checked_opset(opset: int | None) -> int:
+    """``opset``, or the newest one for None. Raises UsageError outside OLDEST_OPSET ... newest_opset()."""
+    if opset is None:
+        return newest_opset()
+    if not OLDEST_OPSET <= opset <= newest_opset():
+        raise UsageError(
+            f"opset {opset} is not supported: choose {OLDEST_OPSET} to {newest_opset()} "
+            f"(ONNX Runtime {ort.__version__}, onnx {onnx.__version__})"
+        )
+    return opset
+
+
+def _accepts(opset: int) -> bool:
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "probe",
+        [value("x", onnx.TensorProto.FLOAT, [1])],
+        [value("y", onnx.TensorProto.FLOAT, [1])],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
+    return loads(model.SerializeToString(), ["CPUExecutionProvider"])
+
+
+def loads(model: bytes, providers: Sequence[Any]) -> bool:
+    """Whether ONNX Runtime makes a session of a serialized model."""
+    options = ort.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY + 1
+    try:
+        ort.InferenceSession(model, options, providers=list(providers))
+    except Exception:  # noqa: BLE001  (ONNX Runtime's exceptions have no common base but Exception)
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""Makes ONNX Runtime sessions, on torch's CUDA device where they run there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+import onnxruntime as ort
+import torch
+
+from dort_compare import provenance
+from dort_compare.errors import DortError, ExecutionError
+from dort_compare.runtime import binding
+from dort_compare.runtime.providers import Provider, SessionSettings
+
+_CUDA = "CUDAExecutionProvider"
+_STREAM = "user_compute_stream"
+_NODE = re.compile(r"(?:Name: ?'|[Nn]ode: ?|for the node )([\w.]+)")
+
+
+@dataclass(frozen=True)
+class Session:
+    """An ``InferenceSession`` with, on CUDA, the torch stream that its kernels run on."""
+
+    onnx_session: ort.InferenceSession
+    stream: torch.cuda.Stream | None
+    origins: Mapping[str, provenance.Provenance]
+
+    def run(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
+        """Runs on torch tensors; on CUDA in order with torch's current stream, without waiting for the device."""
+        try:
+            if self.stream is None:
+                return binding.run(self.onnx_session, inputs, outputs)
+            return self._run_in_order(self.stream, inputs, outputs)
+        except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
+            raise _explained(problem, self.origins) from None
+
+    def _run_in_order(
+        self, stream: torch.cuda.Stream, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]
+    ) -> list[torch.Tensor]:
+        options = ort.RunOptions()
+        options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        contiguous = {name: tensor.detach().contiguous() for name, tensor in inputs.items()}
+        current = torch.cuda.current_stream(stream.device)
+        stream.wait_stream(current)
+        results = binding.run(self.onnx_session, contiguous, outputs, options)
+        current.wait_stream(stream)
+        return results
+
+
+def make_session(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> Session:
+    """A session for ``model``. Raises ExecutionError, naming the FX node, where ONNX Runtime refuses it."""
+    origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
+    chosen, stream = _on_torch_stream(providers)
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), settings.make_options(), providers=chosen)
+    except DortError:
+        raise
+    except Exception as problem:  # noqa: BLE001
+        raise _explained(problem, origins) from None
+    return Session(session, stream, origins)
+
+
+def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
+    """The providers with a stream of torch's for CUDA, unless the caller has chosen one.
+
+    It is a stream of the session's own: ONNX Runtime takes the handle 0 of torch's default stream for "none given".
+    """
+    chosen, stream = [], None
+    for name, options in providers:
+        if name == _CUDA and _STREAM not in options:
+            stream = torch.cuda.Stream(int(options.get("device_id", 0)))
+            chosen.append((name, {**options, _STREAM: str(stream.cuda_stream)}))
+        else:
+            chosen.append((name, options))
+    return chosen, stream
+
+
+def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:
+    return provenance.Provenance.read({entry.key: entry.value for entry in node.metadata_props})
+
+
+def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance]) -> ExecutionError:
+    text = " ".join(str(problem).split())
+    origin = next((origins[name] for name in _NODE.findall(text) if name in origins), None)
+    where = (
+        f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
+    )
+    return ExecutionError(f"ONNX Runtime failed{where}: {text}")

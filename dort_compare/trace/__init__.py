@@ -1,0 +1,8 @@
+"""Executions of one graph or model, value by value."""
+
+from dort_compare.trace.eager import eager_values
+from dort_compare.trace.float64 import float64_values
+from dort_compare.trace.modules import Outcome, run_module
+from dort_compare.trace.onnx import onnx_values
+
+__all__ = ["Outcome", "eager_values", "float64_values", "onnx_values", "run_module"]

@@ -1,0 +1,38 @@
+"""The referee: the same FX graph with every floating value in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from dort_compare.trace.eager import interpreted
+
+aten = torch.ops.aten
+
+
+def float64_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
+    """Like ``eager_values``, with inputs and dtype arguments raised; integers and booleans stay what they are."""
+    return interpreted(_Float64(graph_module), pytree.tree_map(_raised, list(inputs)))
+
+
+class _Float64(fx.Interpreter):
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map(_raised, (args, kwargs))
+        if target is aten._softmax.default or target is aten._log_softmax.default:
+            args = (*args[:2], False)  # half_to_float has no meaning for float64
+        return pytree.tree_map(_raised, super().call_function(target, args, kwargs))
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return _raised(super().get_attr(target, args, kwargs))
+
+
+def _raised(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value.is_floating_point else value
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value

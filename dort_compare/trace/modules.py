@@ -1,0 +1,94 @@
+"""A whole module, compiled or not: its outputs, and the gradients of a scalar made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from dort_compare.errors import UsageError
+
+Loss = Callable[[Any], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Tensors by name: outputs by their path in the result, gradients by parameter name or argument position."""
+
+    outputs: Mapping[str, torch.Tensor]
+    gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a module is called: its arguments, whether gradients are asked for, and under which autocast."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    backward: bool = False
+    loss: Loss | None = None
+    autocast: torch.dtype | None = None
+
+    @property
+    def device(self) -> torch.device:
+        tensors = (leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor))
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tensor], call: Call) -> Outcome:
+    """Calls ``function`` and, for a backward call, differentiates the loss by parameters and arguments.
+
+    The loss is ``call.loss(result)``; without one, every floating output is multiplied with a fixed random tensor and
+    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched and the random state stays.
+
+    Raises UsageError where a backward call has nothing to differentiate.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
+        with precision, torch.set_grad_enabled(call.backward):
+            result = function(*call.args, **call.kwargs)
+            outputs = _named_tensors(result)
+            if not call.backward:
+                return Outcome(outputs)
+            loss = call.loss(result) if call.loss else _projection(outputs)
+        sources = _sources(parameters, call)
+        if not isinstance(loss, torch.Tensor) or loss.grad_fn is None or not sources:
+            raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
+        gradients = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
+    named = zip(sources, gradients, strict=True)
+    return Outcome(
+        {name: tensor.detach() for name, tensor in outputs.items()},
+        {name: gradient for name, gradient in named if gradient is not None},
+    )
+
+
+def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
+    leaves, _ = pytree.tree_flatten_with_path(result)
+    named = {pytree.keystr(path) or "output": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    if not named:
+        raise UsageError(f"the model returned {type(result).__name__} without any tensor; there is nothing to compare")
+    return named
+
+
+def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The outputs' product with directions that bfloat16 holds exactly: every precision gets the same tangents."""
+    total = torch.zeros(())
+    for output in outputs.values():
+        if output.is_floating_point() and output.requires_grad:
+            generator = torch.Generator().manual_seed(0)
+            direction = torch.randn(output.shape, generator=generator).bfloat16().to(output.device)
+            wide = torch.promote_types(output.dtype, torch.float32)
+            total = (output.to(wide) * direction).sum() + total.to(output.device)
+    return total
+
+
+def _sources(parameters: Mapping[str, torch.Tensor], call: Call) -> dict[str, torch.Tensor]:
+    leaves, _ = pytree.tree_flatten_with_path((tuple(call.args), dict(call.kwargs)))
+    arguments = {f"argument{pytree.keystr(path[1:])}": leaf for path, leaf in leaves}
+    tensors = {name: value for name, value in {**parameters, **arguments}.items() if isinstance(value, torch.Tensor)}
+    return {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}

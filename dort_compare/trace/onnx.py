@@ -1,0 +1,63 @@
+"""An ONNX model on ONNX Runtime, every value of it exposed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+import torch
+
+from dort_compare.errors import ExecutionError
+from dort_compare.runtime.binding import as_tensor
+from dort_compare.runtime.program import Argument
+from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.session import make_session
+
+_AS_IT_IS = SessionSettings(
+    session_options={
+        "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        "log_severity_level": 3,
+    }
+)
+
+
+def onnx_values(
+    model: onnx.ModelProto, inputs: Mapping[str, Argument], providers: Sequence[Provider]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Runs ``model`` as it stands, no optimization, and yields (name, tensor) for every node output, in order.
+
+    Raises ExecutionError where ONNX Runtime refuses the model or an input is missing.
+    """
+    missing = [value.name for value in model.graph.input if value.name not in inputs]
+    if missing:
+        raise ExecutionError(f"no value for the model's inputs {', '.join(missing)}")
+    names = [name for node in model.graph.node for name in node.output if name]
+    if not names:
+        return
+    feeds = {value.name: as_tensor(inputs[value.name]) for value in model.graph.input}
+    device = next((t.device for t in feeds.values() if t.device.type == "cuda"), torch.device("cpu"))
+    session = make_session(_exposing(model, names), _AS_IT_IS, providers)
+    values = session.run(feeds, dict.fromkeys(names, device))
+    for name in names:
+        yield name, values.pop(0)
+
+
+def optimized(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> onnx.ModelProto:
+    """What ONNX Runtime's optimizers make of ``model``."""
+    with tempfile.TemporaryDirectory(prefix="dort_compare_") as folder:
+        path = Path(folder) / "optimized.onnx"
+        chosen = {**settings.session_options, "optimized_model_filepath": str(path)}
+        make_session(model, SessionSettings(session_options=chosen), providers)
+        return onnx.load(path)
+
+
+def _exposing(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    known = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    del exposed.graph.output[:]
+    exposed.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in names)
+    return exposed
