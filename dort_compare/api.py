@@ -24,11 +24,12 @@ from dort_compare.trace.modules import Call, Loss
 
 @dataclass(frozen=True)
 class Comparison:
-    """A report with what it was made from: the results of both executions and the compiled graphs."""
+    """A report with what it was made from: both executions, the float64 one where there was one, the graphs."""
 
     report: Report
     eager: Outcome
     compiled: Outcome
+    exact: Outcome
     graphs: Sequence[CompiledGraph]
 
 
@@ -54,6 +55,8 @@ def compare(
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": dump, **options})
     return compare_with(model, call, backend, dynamic).report
@@ -61,16 +64,18 @@ def compare(
 
 def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report."""
+    if backend.options.max_runs < 1:
+        raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     parameters = dict(model.named_parameters())
     eager = run_module(model, parameters, call)
     compiled = run_compiled(model, call, backend, dynamic)
     exact = _in_float64(model, call) if _is_half(call, eager) else Outcome({})
-    outcome = tuple(_outcome_rows(eager, compiled, exact, call.autocast))
+    outcome = tuple(outcome_of("debug", eager, compiled, exact, call.autocast))
     if not backend.graphs:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     rows = tuple(row for graph in backend.graphs for row in graph_rows(graph))
     verdict, divergence = judge(rows, outcome)
-    return Comparison(Report(verdict, divergence, rows, outcome), eager, compiled, backend.graphs)
+    return Comparison(Report(verdict, divergence, rows, outcome), eager, compiled, exact, backend.graphs)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
@@ -107,11 +112,12 @@ def _candidates(graph: CompiledGraph) -> dict[str, Candidate]:
     }
 
 
-def _outcome_rows(
-    eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
+def outcome_of(
+    backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
 ) -> Iterator[OutcomeRow]:
-    yield from outcome_rows("output", eager.outputs, compiled.outputs, exact.outputs, precision)
-    yield from outcome_rows("gradient", eager.gradients, compiled.gradients, exact.gradients, precision)
+    """Rows for the outputs and gradients that a backend computed; ``precision`` is the dtype of autocast, if any."""
+    yield from outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision)
+    yield from outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision)
 
 
 def _is_half(call: Call, eager: Outcome) -> bool:

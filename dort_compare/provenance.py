@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -20,12 +21,16 @@ PHASE = "dort_compare.phase"
 MODULE = "dort_compare.module"
 SOURCE = "dort_compare.source"
 COMPUTED_IN = "dort_compare.computed_in"
+OPAQUE = "dort_compare.opaque"
+"""On a value that stands for a result of torch's kernel but not for its numbers: why it is not to be compared."""
 GRAPH = "dort_compare.graph"
 VERSION = "dort_compare.version"
+PRODUCER = "dort_compare"
+"""The ``producer_name`` of the models that our own lowering makes."""
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILINE)
-_TORCH = str(Path(torch.__file__).parent)
-_ROOT_MODULE = re.compile(r"^L\['self'\]\.?|^self\.?")
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_ROOT_MODULE = re.compile(r"^L\['self'\]\.?|^self\.?|^[GL](?=\[)")
 _MODULES_ITEM = re.compile(r"\._modules\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
 
 

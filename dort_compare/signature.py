@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -25,15 +28,15 @@ class GraphOutput:
     """One output of a graph.
 
     ``name`` is the FX node (and ONNX value) that is returned, or None for the constant ``constant``.
-    ``dtype`` is None for a symbolic integer, which lives on the CPU. ``stride`` is set where torch promised
-    a layout that is not contiguous.
+    ``dtype`` is None for a symbolic integer, which lives on the CPU. ``order`` is set where torch promised a dense
+    layout that is not contiguous: the dimensions from the outermost to the innermost in memory.
     """
 
     name: str | None
     constant: Scalar = None
     dtype: torch.dtype | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    stride: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,26 @@ def _output(value: object) -> GraphOutput:
     meta = value.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return GraphOutput(value.name)
-    return GraphOutput(value.name, dtype=meta.dtype, device=meta.device, stride=_special_stride(meta))
+    return GraphOutput(value.name, dtype=meta.dtype, device=meta.device, order=_memory_order(meta))
 
 
-def _special_stride(value: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides of a dense tensor whose dimensions lie in another order than its shape says."""
-    stride = value.stride()
-    if not all(isinstance(n, int) for n in (*stride, *value.shape)) or value.is_contiguous():
+def _memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The order of the dimensions in memory, of a dense tensor for which it is not the order of its shape.
+
+    Symbolic sizes stand for what they were when torch traced the graph: asking them would add guards.
+    """
+    shape, stride = _hints(value.shape), _hints(value.stride())
+    if shape is None or stride is None or _is_contiguous(shape, stride):
         return None
-    order = sorted(range(value.ndim), key=lambda d: stride[d], reverse=True)
-    return tuple(stride) if value.permute(order).is_contiguous() else None
+    order = sorted(range(value.ndim), key=stride.__getitem__, reverse=True)
+    return tuple(order) if _is_contiguous([shape[d] for d in order], [stride[d] for d in order]) else None
+
+
+def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    dense = list(itertools.accumulate(reversed(shape), operator.mul, initial=1))[-2::-1]
+    return 0 in shape or all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
+
+
+def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+    hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
+    return None if None in hints else hints

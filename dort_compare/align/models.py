@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx
 
 from dort_compare.align.provenance import values_of_fx_nodes
+from dort_compare.provenance import PRODUCER
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class ModelPair:
 def labels(model: onnx.ModelProto) -> Mapping[str, str]:
     """What each value of ``model`` stands for: by value name, its FX node, or for graph inputs the input's name.
 
-    ONNX Runtime's optimizers drop metadata but keep the names of the values that survive: read the labels before.
+    In a model of our own lowering every other value has its name, which one graph always gets in the same way, for a
+    label. ONNX Runtime's optimizers drop metadata but keep the names of values that survive: read the labels before.
     """
+    own = {name: name for name in value_names(model)} if model.producer_name == PRODUCER else {}
     inputs = {value.name: value.name for value in model.graph.input}
-    return inputs | {value.name: fx_node for fx_node, value in values_of_fx_nodes(model).items()}
+    return own | inputs | {value.name: fx_node for fx_node, value in values_of_fx_nodes(model).items()}
 
 
 def value_names(model: onnx.ModelProto) -> list[str]:

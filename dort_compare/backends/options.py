@@ -10,7 +10,8 @@ from typing import Any, Literal
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
-from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest
+from dort_compare.lowering.torch_export import _OPSETS as TORCH_OPSETS
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")
@@ -21,7 +22,7 @@ class Options:
     """Options of the backends; the names are those of ``torch.compile(..., options={...})``.
 
     exporter: "native", our own lowerings, or "torch", PyTorch's ``torch.onnx.export(dynamo=True)``.
-    target_opset: ONNX opset of the models; None: the newest that the installed ONNX Runtime takes.
+    target_opset: ONNX opset of the models; None: the newest that the exporter writes and ONNX Runtime takes.
     providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name, options)
         pairs); None: what the devices of the graph's tensors call for.
     session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
@@ -58,13 +59,17 @@ class Options:
             raise UsageError(f"max_runs is {self.max_runs}; it counts runs and cannot be negative")
         if Path(self.dump_prefix).name != self.dump_prefix:
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
-        checked_opset(self.target_opset)
+        checked_opset(self.target_opset, self._newest_opset)
         self.session.resolved_providers()
         self.session.make_options()
 
     @property
     def opset(self) -> int:
-        return checked_opset(self.target_opset)
+        return checked_opset(self.target_opset, self._newest_opset)
+
+    @property
+    def _newest_opset(self) -> int:
+        return newest_opset() if self.exporter == "native" else min(newest_opset(), TORCH_OPSETS[-1])
 
     @property
     def session(self) -> SessionSettings:

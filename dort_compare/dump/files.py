@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from dort_compare.errors import DumpError
 
 
@@ -30,7 +32,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
             partial.unlink(missing_ok=True)
     except FileExistsError:
         raise DumpError(f"{path} exists already and is not overwritten; remove it or choose another folder") from None
-    except OSError as problem:
+    except (OSError, SafetensorError) as problem:
         raise DumpError(
-            f"cannot write {path}: {problem.strerror or problem}; choose a folder that is writable"
+            f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}; choose a folder that is writable"
         ) from None

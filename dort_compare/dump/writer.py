@@ -27,13 +27,13 @@ _PROCESS = uuid.uuid4().hex
 class DumpWriter:
     """Adds graphs, in the order in which they are compiled, to the dump in one folder.
 
-    The manifest names the files that are complete; it is rewritten, whole, after each of them.
+    The manifest names the files that are complete; it is rewritten, whole, after each of them. Several writers of one
+    process may share a folder: torch.compile makes a backend for every graph between two graph breaks.
     """
 
-    def __init__(self, folder: Path, prefix: str, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, prefix: str) -> None:
         self.folder = folder
         self.prefix = prefix
-        self._manifest = manifest
 
     @classmethod
     def in_folder(cls, folder: Path, prefix: str = "model") -> DumpWriter:
@@ -45,25 +45,23 @@ class DumpWriter:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise DumpError(f"cannot make the dump folder {folder}: {problem.strerror}; choose another one") from None
-        path = folder / MANIFEST
-        if not path.exists():
-            writer = cls(folder, prefix, {"schema": SCHEMA, "process": _PROCESS, "versions": _versions(), "graphs": {}})
-            writer._write_manifest()
-            return writer
-        manifest = json.loads(path.read_text())
-        if manifest.get("process") != _PROCESS:
-            raise DumpError(f"{folder} holds a dump already; remove it or choose another folder")
-        return cls(folder, prefix, manifest)
+        writer = cls(folder, prefix)
+        if (folder / MANIFEST).exists():
+            writer._read_manifest()
+        else:
+            writer._write_manifest({"schema": SCHEMA, "process": _PROCESS, "versions": _versions(), "graphs": {}})
+        return writer
 
     def add_graph(self, model: onnx.ModelProto, graph_module: fx.GraphModule, phase: Phase) -> str:
         """Writes the model and the text of the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``."""
-        graphs = self._manifest["graphs"]
+        manifest = self._read_manifest()
+        graphs = manifest["graphs"]
         name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
         text = graph_module.print_readable(print_output=False)
         write_whole(self.folder / f"{name}.onnx", lambda path: path.write_bytes(model.SerializeToString()))
         write_whole(self.folder / f"{name}.txt", lambda path: path.write_text(text))
         graphs[name] = {"phase": phase, "onnx": f"{name}.onnx", "fx": f"{name}.txt"}
-        self._write_manifest()
+        self._write_manifest(manifest)
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:
@@ -71,11 +69,21 @@ class DumpWriter:
         file = f"{name}.inputs.safetensors"
         tensors = {key: torch.as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
         write_whole(self.folder / file, lambda path: save_file(tensors, path))
-        self._manifest["graphs"][name]["inputs"] = file
-        self._write_manifest()
+        manifest = self._read_manifest()
+        manifest["graphs"][name]["inputs"] = file
+        self._write_manifest(manifest)
 
-    def _write_manifest(self) -> None:
-        text = json.dumps(self._manifest, indent=1)
+    def _read_manifest(self) -> dict[str, Any]:
+        try:
+            manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text())
+            if manifest["process"] == _PROCESS:
+                return manifest
+        except (OSError, ValueError, KeyError, TypeError):
+            raise DumpError(f"{self.folder / MANIFEST} is missing or damaged; choose another folder") from None
+        raise DumpError(f"{self.folder} holds a dump already; remove it or choose another folder")
+
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        text = json.dumps(manifest, indent=1)
         write_whole(self.folder / MANIFEST, lambda path: path.write_text(text), replace=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from onnxscript import BuilderBase, BuilderFeature
 from torch import fx
 
 from dort_compare.errors import LoweringError, UnsupportedGraphError
-from dort_compare.provenance import COMPUTED_IN, NameAuthority, Provenance
+from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
@@ -74,6 +75,19 @@ class Builder(BuilderBase):
         """The dtype of the result; of its first element where the op returns a tuple."""
         result = self.result[0] if isinstance(self.result, (tuple, list)) else self.result
         return result.dtype
+
+    def wanted(self, position: int) -> bool:
+        """Whether the graph reads result ``position`` of an op that returns several."""
+        return any(user.target is operator.getitem and user.args[1] == position for user in self._node.users)
+
+    def opaque(self, position: int, reason: str) -> ir.Value | None:
+        """Zeros for result ``position``, marked as not to be compared and why; None where the graph does not read it."""
+        if not self.wanted(position):
+            return None
+        fake = self.result[position]
+        value = self.Identity(self._constant(torch.zeros(tuple(fake.shape), dtype=fake.dtype)))
+        value.metadata_props[OPAQUE] = reason
+        return value
 
     def unsupported(self, reason: str) -> UnsupportedGraphError:
         """The error for an argument that a lowering cannot express; to be raised by the lowering."""

@@ -57,7 +57,7 @@ class _Walk:
         by_name = {node.name: value for node, value in self.values.items()}
         self.graph.outputs.extend(by_name[name] for name in signature.computed)
         metadata: dict[str, str] = {provenance.PHASE: self.phase}
-        return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name="dort_compare", metadata_props=metadata)
+        return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name=provenance.PRODUCER, metadata_props=metadata)
 
     def _placeholder(self, node: fx.Node) -> None:
         value = ir.Value(name=node.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,14 +23,14 @@ _ARRIVING_AT_INDEX_PUT = (aten.col2im, aten.index_add, aten.unfold_backward)
 _LOSING_THE_TOTAL_WEIGHT = (aten.nll_loss_forward, aten.nll_loss2d_forward)
 """torchlib returns a constant for the sum of the weights, by which the backward graph divides."""
 
-_SEQUENCES = (aten.split, aten.split_with_sizes, aten.unbind)
-"""torchlib makes ONNX sequences, of which neither dtype and shape nor the FX nodes of the elements can be told."""
-
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table for ``make_fx``; a function in it returns NotImplemented for what can stay as it is."""
-    torchs_own = (*_KEPT_BY_EXPORT, *_ARRIVING_AT_INDEX_PUT, *_LOSING_THE_TOTAL_WEIGHT, *_SEQUENCES)
+    torchs_own = (*_KEPT_BY_EXPORT, *_ARRIVING_AT_INDEX_PUT, *_LOSING_THE_TOTAL_WEIGHT)
     ours: dict[Any, Callable[..., Any]] = {
+        aten.split.Tensor: _split,
+        aten.split_with_sizes.default: _split_with_sizes,
+        aten.unbind.int: _unbind,
         aten.embedding_dense_backward.default: _embedding_dense_backward,
         aten.index_put.default: _index_put,
         aten._unsafe_index_put.default: _index_put,
@@ -39,6 +40,24 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten._scaled_dot_product_efficient_attention.default: _refuse_logsumexp,
     }
     return {**get_decompositions(torchs_own), **ours}
+
+
+# torchlib makes ONNX sequences of these, of which neither dtype and shape nor the FX nodes of the elements can be told.
+# torch's own decompositions make ``as_strided`` of them, for which torchlib takes every input to be contiguous.
+
+
+def _split(x: Tensor, split_size: int, dim: int = 0) -> list[Tensor]:
+    starts = range(0, x.shape[dim], split_size) if split_size else range(1)
+    return [aten.slice.Tensor(x, dim, start, min(start + split_size, x.shape[dim])) for start in starts]
+
+
+def _split_with_sizes(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    ends = list(itertools.accumulate(split_sizes))
+    return [aten.slice.Tensor(x, dim, end - size, end) for size, end in zip(split_sizes, ends, strict=True)]
+
+
+def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return [aten.select.int(x, dim, i) for i in range(x.shape[dim])]
 
 
 # A sum over indices that repeat becomes ScatterND(reduction="add") in torchlib, a data race in ONNX Runtime's CPU

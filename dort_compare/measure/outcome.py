@@ -17,8 +17,9 @@ Kind = Literal["output", "gradient"]
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One output or gradient. A tensor on one side only has no distance and is never ok."""
+    """One output or gradient that a backend computed. A tensor on one side only has no distance and is never ok."""
 
+    backend: str
     kind: Kind
     name: str
     dtype: str
@@ -31,6 +32,7 @@ class OutcomeRow:
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "backend": self.backend,
             "kind": self.kind,
             "name": self.name,
             "dtype": self.dtype,
@@ -44,6 +46,7 @@ class OutcomeRow:
 
 
 def outcome_rows(
+    backend: str,
     kind: Kind,
     eager: Mapping[str, torch.Tensor],
     compiled: Mapping[str, torch.Tensor],
@@ -55,12 +58,13 @@ def outcome_rows(
     ``precision`` is the coarsest dtype the model computed in (that of autocast), None for the tensors' own.
     """
     return [
-        _row(kind, name, eager.get(name), compiled.get(name), exact.get(name), precision)
+        _row(backend, kind, name, eager.get(name), compiled.get(name), exact.get(name), precision)
         for name in {**eager, **compiled}
     ]
 
 
 def _row(
+    backend: str,
     kind: Kind,
     name: str,
     expected: torch.Tensor | None,
@@ -72,7 +76,7 @@ def _row(
     assert one is not None
     dtype, shape = str(one.dtype).removeprefix("torch."), tuple(one.shape)
     if expected is None or got is None:
-        return OutcomeRow(kind, name, dtype, shape, ok=False)
+        return OutcomeRow(backend, kind, name, dtype, shape, ok=False)
     found = distance(expected, got)
     torch_error = onnx_error = None
     if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
@@ -80,4 +84,4 @@ def _row(
     own = coarsest([expected.dtype])
     floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error)
     ok = is_noise(found, floor, onnx_error)
-    return OutcomeRow(kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)
+    return OutcomeRow(backend, kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)

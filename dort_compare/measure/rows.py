@@ -103,16 +103,19 @@ class _Judge:
 
     def row(self, node: fx.Node, expected: torch.Tensor, exact: torch.Tensor, candidate: Candidate | None) -> Row:
         precision = self._precision(node, expected.dtype)
+        inherits = any(operand in self.astray for operand in _operands(node))
         if candidate is None:
+            self._mark(node, inherits)
             return self._row(node, expected, "unaligned")
         inherited = distance(expected, candidate.tensor)
         torch_error, onnx_error = _from_float64(exact, expected), _from_float64(exact, candidate.tensor)
         floor = noise_floor(precision, inherited.scale or 0.0, torch_error)
-        status = self._status(node, is_noise(inherited, floor, onnx_error))
+        is_astray = not is_noise(inherited, floor, onnx_error)
+        self._mark(node, is_astray)
         return self._row(
             node,
             expected,
-            status,
+            "ok" if not is_astray else "inherits" if inherits else "diverges",
             onnx_value=candidate.name,
             onnx_nodes=candidate.nodes,
             op_types=candidate.op_types,
@@ -129,12 +132,9 @@ class _Judge:
         self.precisions[node] = own and coarsest([own, *before])
         return self.precisions[node]
 
-    def _status(self, node: fx.Node, is_noise: bool) -> Status:
-        if is_noise:
-            return "ok"
-        inherits = any(operand in self.astray for operand in _operands(node))
-        self.astray.add(node)
-        return "inherits" if inherits else "diverges"
+    def _mark(self, node: fx.Node, is_astray: bool) -> None:
+        if is_astray:
+            self.astray.add(node)
 
     def _row(self, node: fx.Node, expected: torch.Tensor, status: Status, **measured: Any) -> Row:
         origin = Provenance.of(node, self.phase)

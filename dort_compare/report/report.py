@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,15 @@ class Report:
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
         text = json.dumps(self.as_json(), indent=1, allow_nan=False)
-        try:
-            Path(path).write_text(text + "\n")
-        except OSError as problem:
-            raise UsageError(f"cannot write {path}: {problem.strerror}; choose another file") from None
+        check_writable(path)
+        Path(path).write_text(text + "\n")
+
+
+def check_writable(path: str | Path) -> None:
+    """Raises UsageError where a file cannot be written; creates nothing."""
+    path = Path(path)
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder; name a file")
+    target = path if path.exists() else path.absolute().parent
+    if not os.access(target, os.W_OK):
+        raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")

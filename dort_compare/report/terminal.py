@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -14,8 +15,6 @@ from rich.table import Table
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.report.report import Report
-
-WIDTH = 120
 
 
 def verdict_line(report: Report) -> str:
@@ -55,6 +54,15 @@ def outcome_table(rows: Sequence[OutcomeRow]) -> str:
         cells = (mark, row.kind, row.name, row.dtype, shape_text(row.shape), max_abs(row.distance))
         relative = number(row.distance.max_rel if row.distance else None)
         table.add_row(*cells, relative, number(row.torch_vs_float64), number(row.onnx_vs_float64))
+    return rendered(table)
+
+
+def tensors_table(kind: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Name, dtype, shape and sum of tensors."""
+    table = new_table("kind", "name", "dtype", "shape", "sum")
+    for name, tensor in tensors.items():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        table.add_row(kind, name, dtype, shape_text(tensor.shape), f"{tensor.sum(dtype=torch.float64).item():.6g}")
     return rendered(table)
 
 

@@ -59,17 +59,18 @@ def _raise(graph: ir.Graph, node: ir.Node) -> None:
     node.metadata_props.update(metadata)
     for i, value in enumerate(node.inputs):
         if value is not None and value.dtype == _BFLOAT16:
-            cast = _cast(value, f"{node.name}.input{i}.float32", _FLOAT, metadata)
+            name = f"{node.name}.input{i}"
+            cast = _cast(value, f"{name}.float32", _FLOAT, name, metadata)
             graph.insert_before(node, cast)
             node.replace_input_with(i, cast.outputs[0])
-    for value in node.outputs:
+    for i, value in enumerate(node.outputs):
         if value.dtype == _BFLOAT16:
-            _round_back(graph, node, value, metadata)
+            _round_back(graph, node, value, f"{node.name}.output{i}", metadata)
 
 
-def _round_back(graph: ir.Graph, node: ir.Node, value: ir.Value, metadata: dict[str, str]) -> None:
-    name = value.name
-    cast = _cast(value, str(name), _BFLOAT16, metadata)
+def _round_back(graph: ir.Graph, node: ir.Node, value: ir.Value, node_name: str, metadata: dict[str, str]) -> None:
+    name = str(value.name)
+    cast = _cast(value, name, _BFLOAT16, node_name, metadata)
     rounded = cast.outputs[0]
     rounded.metadata_props.update({**value.metadata_props, provenance.COMPUTED_IN: "float32"})
     value.replace_all_uses_with(rounded, replace_graph_outputs=True)
@@ -79,7 +80,7 @@ def _round_back(graph: ir.Graph, node: ir.Node, value: ir.Value, metadata: dict[
     graph.insert_after(node, cast)
 
 
-def _cast(value: ir.Value, name: str, dtype: ir.DataType, metadata: dict[str, str]) -> ir.Node:
+def _cast(value: ir.Value, name: str, dtype: ir.DataType, node_name: str, metadata: dict[str, str]) -> ir.Node:
     output = ir.Value(name=name, type=ir.TensorType(dtype), shape=value.shape)
     return ir.Node(
         "",
@@ -87,6 +88,6 @@ def _cast(value: ir.Value, name: str, dtype: ir.DataType, metadata: dict[str, st
         [value],
         [ir.AttrInt64("to", dtype)],
         outputs=[output],
-        name=f"{name}.Cast",
+        name=node_name,
         metadata_props=metadata,
     )

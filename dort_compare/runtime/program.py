@@ -62,7 +62,6 @@ def _returned(output: GraphOutput, given: dict[str, Argument], computed: dict[st
     value = computed[output.name]
     if output.dtype is None:
         return int(value)
-    if output.stride is None:
+    if output.order is None:
         return value
-    strided = torch.empty_strided(value.shape, output.stride, dtype=value.dtype, device=value.device)
-    return strided.copy_(value)
+    return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)

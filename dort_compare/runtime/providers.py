@@ -48,7 +48,7 @@ class SessionSettings:
         return [_resolve(("cuda", {"device_id": str(cuda.index or 0)})), (_SHORT["cpu"], {})]
 
     def make_options(self) -> ort.SessionOptions:
-        """A ``SessionOptions`` object. Raises UsageError for a name that is neither an attribute nor a config entry."""
+        """A ``SessionOptions`` object. Raises UsageError for a name that is neither an attribute nor a config entry, or for a wrong value."""
         if isinstance(self.session_options, ort.SessionOptions):
             return self.session_options
         options = ort.SessionOptions()
@@ -66,7 +66,10 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
     known = [attribute for attribute in known if not callable(getattr(options, attribute))]
     if name not in known:
         raise UsageError(f"unknown session option {name!r}{nearest(name, known)}")
-    setattr(options, name, value)
+    try:
+        setattr(options, name, value)
+    except TypeError:
+        raise UsageError(f"session option {name!r} cannot be {value!r}") from None
 
 
 def _resolve(spec: ProviderSpec) -> Provider:
@@ -106,13 +109,13 @@ def newest_opset() -> int:
     return OLDEST_OPSET
 
 
-def checked_opset(opset: int | None) -> int:
-    """``opset``, or the newest one for None. Raises UsageError outside OLDEST_OPSET ... newest_opset()."""
+def checked_opset(opset: int | None, newest: int) -> int:
+    """``opset``, or ``newest`` for None. Raises UsageError outside OLDEST_OPSET ... newest."""
     if opset is None:
-        return newest_opset()
-    if not OLDEST_OPSET <= opset <= newest_opset():
+        return newest
+    if not isinstance(opset, int) or not OLDEST_OPSET <= opset <= newest:
         raise UsageError(
-            f"opset {opset} is not supported: choose {OLDEST_OPSET} to {newest_opset()} "
+            f"opset {opset!r} is not supported: choose {OLDEST_OPSET} to {newest} "
             f"(ONNX Runtime {ort.__version__}, onnx {onnx.__version__})"
         )
     return opset

@@ -11,13 +11,13 @@ import onnxruntime as ort
 import torch
 
 from dort_compare import provenance
-from dort_compare.errors import DortError, ExecutionError
+from dort_compare.errors import ExecutionError, RuntimeUnavailableError
 from dort_compare.runtime import binding
 from dort_compare.runtime.providers import Provider, SessionSettings
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
-_NODE = re.compile(r"(?:Name: ?'|[Nn]ode: ?|for the node )([\w.]+)")
+_WORD = re.compile(r"\w[\w.]*\w")
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,21 @@ class Session:
 
 
 def make_session(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> Session:
-    """A session for ``model``. Raises ExecutionError, naming the FX node, where ONNX Runtime refuses it."""
+    """A session for ``model`` on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
+
+    Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, RuntimeUnavailableError where a
+    provider does not work on this machine.
+    """
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _on_torch_stream(providers)
+    options = settings.make_options()
     try:
-        session = ort.InferenceSession(model.SerializeToString(), settings.make_options(), providers=chosen)
-    except DortError:
-        raise
+        session = ort.InferenceSession(model.SerializeToString(), options, chosen, enable_fallback=0)
     except Exception as problem:  # noqa: BLE001
         raise _explained(problem, origins) from None
+    missing = [name for name, _ in providers if name not in session.get_providers()]
+    if missing:
+        raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
     return Session(session, stream, origins)
 
 
@@ -84,7 +90,7 @@ def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:
 
 def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance]) -> ExecutionError:
     text = " ".join(str(problem).split())
-    origin = next((origins[name] for name in _NODE.findall(text) if name in origins), None)
+    origin = next((origins[word] for word in _WORD.findall(text) if word in origins), None)
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )

@@ -22,7 +22,7 @@ def interpreted(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> Iterator[
         if node.op == "output":
             return
         value = interpreter.env[node] = interpreter.run_node(node)
-        if isinstance(value, torch.Tensor) and node.op != "placeholder":
+        if isinstance(value, torch.Tensor) and node.op == "call_function":
             yield node, value
         del value
         for read in interpreter.user_to_last_uses.get(node, []):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
@@ -43,28 +44,62 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     """Calls ``function`` and, for a backward call, differentiates the loss by parameters and arguments.
 
     The loss is ``call.loss(result)``; without one, every floating output is multiplied with a fixed random tensor and
-    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched and the random state stays.
+    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched, the random state stays, and buffers
+    and arguments that the call writes in place get their content back.
 
     Raises UsageError where a backward call has nothing to differentiate.
     """
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _restored(_written(function, call)):
         torch.manual_seed(0)
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
             outputs = _named_tensors(result)
-            if not call.backward:
-                return Outcome(outputs)
-            loss = call.loss(result) if call.loss else _projection(outputs)
-        sources = _sources(parameters, call)
-        if not isinstance(loss, torch.Tensor) or loss.grad_fn is None or not sources:
-            raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
-        gradients = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
-    named = zip(sources, gradients, strict=True)
-    return Outcome(
-        {name: tensor.detach() for name, tensor in outputs.items()},
-        {name: gradient for name, gradient in named if gradient is not None},
-    )
+            loss = _loss(result, outputs, call) if call.backward else None
+        gradients = _gradients(loss, _sources(parameters, call)) if loss is not None else {}
+        return Outcome(_kept(outputs, _written(function, call)), gradients)
+
+
+def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch.Tensor:
+    loss = call.loss(result) if call.loss else _projection(outputs)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise UsageError("the loss has to be a tensor of one element")
+    return loss
+
+
+def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    found: Sequence[torch.Tensor | None] = ()
+    if sources and loss.requires_grad:
+        found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
+    gradients = {name: gradient for name, gradient in zip(sources, found, strict=False) if gradient is not None}
+    if not gradients:
+        raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
+    return gradients
+
+
+def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
+    """What a call may write in place: buffers and arguments."""
+    buffers = list(function.buffers()) if isinstance(function, nn.Module) else []
+    leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
+    return buffers + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+
+
+@contextmanager
+def _restored(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, version, content in before:
+            if tensor._version != version:
+                tensor.detach().copy_(content)
+
+
+def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The outputs, with a copy of those that share memory with a tensor that will be restored."""
+    shared = {tensor.untyped_storage().data_ptr() for tensor in written}
+    kept = {name: tensor.detach() for name, tensor in outputs.items()}
+    return {name: t.clone() if t.untyped_storage().data_ptr() in shared else t for name, t in kept.items()}
 
 
 def _named_tensors(result: Any) -> dict[str, torch.Tensor]:

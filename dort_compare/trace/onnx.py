@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime.binding import as_tensor
@@ -45,12 +47,26 @@ def onnx_values(
         yield name, values.pop(0)
 
 
+def initializers(model: onnx.ModelProto) -> dict[str, torch.Tensor]:
+    """The constants of ``model`` by name, on the CPU."""
+    return {tensor.name: _as_torch(ir.from_proto(tensor)) for tensor in model.graph.initializer}
+
+
+def _as_torch(tensor: ir.TensorProtocol) -> torch.Tensor:
+    raw = bytearray(tensor.tobytes())
+    dtype = to_torch_dtype(tensor.dtype)
+    shape = tensor.shape.numpy()
+    return torch.frombuffer(raw, dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+
+
 def optimized(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> onnx.ModelProto:
     """What ONNX Runtime's optimizers make of ``model``."""
     with tempfile.TemporaryDirectory(prefix="dort_compare_") as folder:
         path = Path(folder) / "optimized.onnx"
-        chosen = {**settings.session_options, "optimized_model_filepath": str(path)}
-        make_session(model, SessionSettings(session_options=chosen), providers)
+        options = settings.make_options()
+        before, options.optimized_model_filepath = options.optimized_model_filepath, str(path)
+        make_session(model, SessionSettings(session_options=options), providers)
+        options.optimized_model_filepath = before
         return onnx.load(path)
 
 

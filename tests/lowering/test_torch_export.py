@@ -340,3 +340,14 @@ def test_opsets_torch_does_not_write_are_refused(opset: int) -> None:
     graph = capture(nn.Linear(2, 2), torch.randn(1, 2))["forward"]
     with pytest.raises(ExportError, match=f"writes opset 18 to 25, not {opset}; lower it with exporter"):
         export_with_torch(graph.module, "forward", opset)
+
+
+def test_split_of_a_transposed_value_reads_the_right_elements() -> None:
+    """torch's own decomposition is as_strided, which torchlib applies to the row-major order of its input."""
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.transpose(0, 1).chunk(2, dim=-1)
+        return torch.cat((*second.unbind(0), *first.split_with_sizes([1, 3], dim=0)[1].unbind(0)))
+
+    graph = capture(Parametrized(lambda x, w: halves(x) * w.sum(), (2,)), torch.randn(6, 4))["forward"]
+    check_values(export_with_torch(graph.module, "forward", 18), graph, 1e-6)

@@ -2,6 +2,7 @@
 
 from dort_compare.lowering.ops import (
     attention,
+    attention_cuda,
     creation,
     embedding,
     indexing,
@@ -15,6 +16,7 @@ from dort_compare.lowering.ops import (
 
 __all__ = [
     "attention",
+    "attention_cuda",
     "creation",
     "embedding",
     "indexing",

@@ -1,4 +1,0 @@
-"""The ``dort-compare`` command."""
-
-
-def main() -> None: ...

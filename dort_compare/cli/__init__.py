@@ -1,0 +1,40 @@
+"""The ``dort-compare`` command. Exit status: 0 agree, 1 diverge, 2 wrong call or unreadable input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dort_compare.cli.llama import llama
+from dort_compare.errors import DortError
+
+DIVERGES, WRONG_CALL = 1, 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dort-compare")
+def commands() -> None:
+    """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
+
+
+commands.add_command(llama)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command line (default: that of the process) and exits; a caller's mistake ends in one line."""
+    try:
+        agrees = commands.main(arguments, prog_name="dort-compare", standalone_mode=False)
+    except click.ClickException as problem:
+        _give_up(problem.format_message())
+    except DortError as problem:
+        _give_up(str(problem))
+    except click.Abort:
+        _give_up("interrupted")
+    sys.exit(DIVERGES if agrees is False else 0)
+
+
+def _give_up(reason: str) -> None:
+    click.echo(f"dort-compare: {' '.join(reason.split())}", err=True)
+    sys.exit(WRONG_CALL)

@@ -1,0 +1,159 @@
+"""Walks through one comparison and tells each step: eager, the two backends, their models side by side, the verdict."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from dort_compare.api import Comparison, compare_with, outcome_of, run_compiled
+from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
+from dort_compare.cli.side_by_side import side_by_side
+from dort_compare.dump.reader import DumpedGraph, graphs_in
+from dort_compare.errors import DortError
+from dort_compare.measure.verdict import judge
+from dort_compare.models import LlamaConfig, build
+from dort_compare.report import Report
+from dort_compare.report.side_by_side import side_by_side_table
+from dort_compare.report.terminal import outcome_table, tensors_table, verdict_line
+from dort_compare.trace import Outcome
+from dort_compare.trace.modules import Call
+
+Echo = Callable[[str], None]
+_FX_LINES = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``dort-compare llama`` was asked for; sizes in elements."""
+
+    part: str
+    backward: bool
+    autocast: torch.dtype | None
+    device: str
+    ortopt: bool
+    opset: int
+    exporter: str
+    dynamic: bool
+    source: str
+    attention: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int | None
+    intermediate: int
+    vocabulary: int
+    seq: int
+    batch: int
+    mask: bool
+    seed: int
+
+    def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+        """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
+        config = LlamaConfig(
+            hidden=self.hidden,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            intermediate=self.intermediate,
+            vocabulary=self.vocabulary,
+            layers=self.layers,
+            attention=self.attention,
+        )
+        sizes = {"batch": self.batch, "seq": self.seq, "seed": self.seed, "device": self.device, "mask": self.mask}
+        module, args = build(self.part, config, source=self.source, **sizes)  # type: ignore[arg-type]
+        return module, tuple(arg.requires_grad_(self.backward and arg.is_floating_point()) for arg in args)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that both backends share."""
+        providers = ["cuda", "cpu"] if self.device == "cuda" else ["cpu"]
+        return {"providers": providers, "target_opset": self.opset}
+
+
+def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) -> Report:
+    """Compares, dumping into ``folder``, and prints the steps in order; returns the report of all of it."""
+    module, args = settings.model()
+    _title(echo, "settings")
+    for name, value in asdict(settings).items():
+        echo(f"{name:13}{value}")
+    call = Call(args, backward=settings.backward, autocast=settings.autocast)
+    debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
+    comparison = compare_with(module, call, debug, settings.dynamic or None)
+    _title(echo, "eager")
+    _tell_outcome(echo, comparison.eager)
+    onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
+    _title(echo, "onnxrt backend, distance from eager")
+    echo(outcome_table(onnxrt_rows))
+    _title(echo, "debug backend, distance from eager")
+    echo(outcome_table(comparison.report.outputs))
+    _tell_dump(echo, folder, shown_as)
+    _tell_models(echo, settings, folder, comparison.graphs)
+    rows = comparison.report.rows
+    outputs = (*comparison.report.outputs, *onnxrt_rows)
+    report = Report(*judge(rows, outputs), rows, outputs)
+    _title(echo, "verdict")
+    echo(verdict_line(report))
+    return report
+
+
+def _run_onnxrt(settings: Settings, folder: Path, module: torch.nn.Module, call: Call, comparison: Comparison) -> Any:
+    options = {"dump": folder, "dump_prefix": "onnxrt", **settings.options}
+    backend = functools.partial(onnxrt, options=options)
+    outcome = run_compiled(module, call, backend, settings.dynamic or None)
+    return tuple(outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, call.autocast))
+
+
+def _tell_outcome(echo: Echo, outcome: Outcome) -> None:
+    echo(tensors_table("output", outcome.outputs))
+    if outcome.gradients:
+        echo(tensors_table("gradient", outcome.gradients))
+
+
+def _tell_dump(echo: Echo, folder: Path, shown_as: Path | None) -> None:
+    _title(echo, "dumped files" + ("" if shown_as else " (not kept; --dump DIR keeps them)"))
+    for path in sorted(folder.iterdir()):
+        echo(f"{path.stat().st_size:>12,}  {(shown_as or folder) / path.name}")
+
+
+def _tell_models(echo: Echo, settings: Settings, folder: Path, graphs: Sequence[CompiledGraph]) -> None:
+    """The graph of the phase that was asked for: its FX text, and its two models."""
+    dumped = graphs_in(folder)
+    phase = "backward" if settings.backward else graphs[0].phase
+    graph = next(g for g in graphs if g.phase == phase)
+    ours = _only(dumped, "debug", phase)
+    theirs = _only(dumped, "onnxrt", phase)
+    if ours.fx_text() != theirs.fx_text():
+        raise DortError(f"the two backends were given different {phase} graphs; there is nothing to hold side by side")
+    _title(echo, f"FX graph ({phase}), first {_FX_LINES} lines")
+    echo("\n".join(ours.fx_text().strip().splitlines()[:_FX_LINES]))
+    models = {"onnxrt": theirs.model(), "debug": ours.model()}
+    for name, model in models.items():
+        _tell_io(echo, name, model)
+    optimized = ", optimized by ONNX Runtime" if settings.ortopt else ""
+    _title(echo, f"side by side ({phase}): onnxrt | debug{optimized}")
+    echo("= same   ~ paired but different   - only in onnxrt   + only in debug")
+    echo(side_by_side_table(side_by_side(models["onnxrt"], models["debug"], graph, settings.ortopt)))
+
+
+def _only(dumped: Sequence[DumpedGraph], prefix: str, phase: str) -> DumpedGraph:
+    return next(g for g in dumped if g.name.startswith(f"{prefix}_") and g.phase == phase)
+
+
+def _tell_io(echo: Echo, name: str, model: onnx.ModelProto) -> None:
+    _title(echo, f"{name}: inputs and initializers")
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        dims = "x".join(str(dim.dim_param or dim.dim_value) for dim in kind.shape.dim) or "scalar"
+        echo(f"input        {onnx.TensorProto.DataType.Name(kind.elem_type).lower():9} {dims:16} {value.name}")
+    for tensor in model.graph.initializer:
+        dims = "x".join(map(str, tensor.dims)) or "scalar"
+        echo(f"initializer  {onnx.TensorProto.DataType.Name(tensor.data_type).lower():9} {dims:16} {tensor.name}")
+
+
+def _title(echo: Echo, text: str) -> None:
+    echo(f"\n-- {text}")

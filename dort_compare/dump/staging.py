@@ -1,0 +1,47 @@
+"""A dump that replaces another one appears whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dort_compare.dump.writer import MANIFEST
+from dort_compare.errors import DumpError
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A new folder beside ``folder``, which takes its place when the block ends without an error.
+
+    What is replaced is another dump or an empty folder. Raises DumpError, before anything is done, where ``folder``
+    holds something else or cannot be written.
+    """
+    if folder.exists() and not _may_be_replaced(folder):
+        raise DumpError(f"{folder} is not a dump and not empty, so it is not replaced; choose another folder")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as problem:
+        raise DumpError(f"cannot write the dump folder {folder}: {problem.strerror}; choose another one") from None
+    try:
+        yield stage
+        _swap(stage, folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _may_be_replaced(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / MANIFEST).exists() or not any(folder.iterdir()))
+
+
+def _swap(stage: Path, folder: Path) -> None:
+    stage.chmod(0o755)
+    if not folder.exists():
+        stage.rename(folder)
+        return
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as old:
+        folder.rename(Path(old) / "dump")
+        stage.rename(folder)
