@@ -81,7 +81,7 @@ class Builder(BuilderBase):
         return any(user.target is operator.getitem and user.args[1] == position for user in self._node.users)
 
     def opaque(self, position: int, reason: str) -> ir.Value | None:
-        """Zeros for result ``position``, marked as not to be compared and why; None where the graph does not read it."""
+        """Zeros for result ``position``, marked with why they are not to be compared; None if the graph reads none."""
         if not self.wanted(position):
             return None
         fake = self.result[position]

@@ -1,0 +1,93 @@
+"""Nodes without a bfloat16 kernel compute in float32 and say so; all others are left alone."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.provenance import COMPUTED_IN, FX_NODE
+from dort_compare.runtime import Program, SessionSettings
+from dort_compare.runtime.kernels import with_kernels
+from dort_compare.signature import Signature
+
+CPU = [("CPUExecutionProvider", {})]
+TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+graph (bfloat16[2,2] x, float[2,2] f) => (bfloat16[2,2] y, bfloat16[2,2] t, float[2,2] e)
+<bfloat16[2,2] m>
+{
+    t = Transpose(x)
+    m = MatMul(x, t)
+    y = Add(m, x)
+    e = Exp(f)
+}
+"""
+
+
+def model() -> ir.Model:
+    parsed = ir.from_onnx_text(TEXT)
+    for node in parsed.graph:
+        (value,) = node.outputs
+        node.name = f"{value.name}.{node.op_type}"
+        for owner in (node, value):
+            owner.metadata_props[FX_NODE] = value.name
+    return parsed
+
+
+def test_a_node_without_a_kernel_computes_in_float32_and_its_value_says_so() -> None:
+    raised = with_kernels(model(), CPU)
+    for name in ("m", "y"):
+        value = next(v for node in raised.graph for v in node.outputs if v.name == name)
+        assert value.dtype == ir.DataType.BFLOAT16
+        assert value.metadata_props == {FX_NODE: name, COMPUTED_IN: "float32"}
+        rounding = value.producer()
+        assert rounding is not None
+        assert rounding.op_type == "Cast"
+        inner = rounding.inputs[0].producer()
+        assert {v.dtype for v in (*inner.inputs, *inner.outputs)} == {ir.DataType.FLOAT}
+        for node in (rounding, inner, inner.inputs[0].producer()):
+            assert node.metadata_props[COMPUTED_IN] == "float32"
+            assert node.metadata_props[FX_NODE] == name
+
+
+def test_inputs_outputs_and_nodes_with_a_kernel_stay_what_they_are() -> None:
+    before, raised = model(), with_kernels(model(), CPU)
+    assert [v.name for v in raised.graph.inputs] == [v.name for v in before.graph.inputs]
+    assert [v.name for v in raised.graph.outputs] == ["y", "t", "e"]
+    for name in ("t.Transpose", "e.Exp"):
+        node = next(node for node in raised.graph if node.name == name)
+        assert COMPUTED_IN not in node.metadata_props
+        assert COMPUTED_IN not in node.outputs[0].metadata_props
+
+
+def test_names_stay_unique() -> None:
+    raised = with_kernels(model(), CPU)
+    nodes = [node.name for node in raised.graph]
+    values = [value.name for node in raised.graph for value in node.outputs]
+    assert len(set(nodes)) == len(nodes)
+    assert len(set(values)) == len(values)
+
+
+def test_the_given_model_is_not_changed() -> None:
+    given = model()
+    with_kernels(given, CPU)
+    assert [node.op_type for node in given.graph] == ["Transpose", "MatMul", "Add", "Exp"]
+
+
+def test_a_model_whose_nodes_all_have_kernels_comes_back_itself() -> None:
+    given = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> graph (bfloat16[2,3] x) => (bfloat16[3,2] y) { y = Transpose(x) }'
+    )
+    assert with_kernels(given, CPU) is given
+
+
+def test_values_are_rounded_after_each_node(graphs_of) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x + y) - x
+
+    x, y = torch.full((4,), 256.0).bfloat16(), torch.full((4,), 0.75).bfloat16()
+    (graph,) = graphs_of(function, x, y)
+    assert torch.equal(graph.program(*graph.runs[0].inputs)[0], function(x, y))
+    assert isinstance(graph.program, Program)
+    assert graph.signature == Signature.of(graph.graph_module)
+    assert SessionSettings().resolved_providers() == CPU

@@ -1,0 +1,106 @@
+"""What a caller says about providers, session options and opsets is what the session gets, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+
+from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.runtime import SessionSettings, newest_opset
+from dort_compare.runtime.providers import checked_opset
+from dort_compare.runtime.session import make_session
+
+CPU = "CPUExecutionProvider"
+NEGATION = '<ir_version: 10, opset_import: ["" : 20]> graph (float[N] x) => (float[N] y) { y = Neg(x) }'
+
+
+def session(**settings: Any) -> ort.InferenceSession:
+    chosen = SessionSettings(**settings)
+    return make_session(onnx.parser.parse_model(NEGATION), chosen, chosen.resolved_providers()).onnx_session
+
+
+@pytest.mark.parametrize("providers", [(), ("cpu",), (CPU,), ((CPU, {"arena_extend_strategy": "kSameAsRequested"}),)])
+def test_the_session_has_the_providers_that_were_named(providers: tuple[Any, ...]) -> None:
+    assert session(providers=providers).get_providers() == [CPU]
+
+
+def test_provider_options_are_kept() -> None:
+    settings = SessionSettings(providers=((CPU, {"use_arena": "0"}), "cpu"))
+    assert settings.resolved_providers() == [(CPU, {"use_arena": "0"}), (CPU, {})]
+
+
+def test_attributes_and_config_entries_reach_the_session() -> None:
+    options = {"intra_op_num_threads": 1, "session.disable_prepacking": "1"}
+    got = session(session_options=options).get_session_options()
+    assert got.intra_op_num_threads == 1
+    assert got.get_session_config_entry("session.disable_prepacking") == "1"
+
+
+def test_a_session_options_object_is_taken_as_it_is() -> None:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert SessionSettings(session_options=options).make_options() is options
+    got = session(session_options=options).get_session_options()
+    assert got.graph_optimization_level == ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"providers": ("cpuu",)}, "unknown execution provider 'cpuu', did you mean 'cpu'?"),
+        ({"providers": ("CPUExecutionProvide",)}, "did you mean 'CPUExecutionProvider'?"),
+        ({"session_options": {"intra_op_num_thread": 1}}, "did you mean 'intra_op_num_threads'?"),
+        ({"session_options": {"add_initializer": 1}}, "unknown session option 'add_initializer'"),
+        ({"session_options": {"intra_op_num_threads": "two"}}, "'intra_op_num_threads' cannot be 'two'"),
+    ],
+)
+def test_what_onnx_runtime_does_not_know_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        session(**settings)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_a_gpu_is_one_clear_line() -> None:
+    with pytest.raises(RuntimeUnavailableError, match="no CUDA device: .* use the cpu provider") as caught:
+        session(providers=("cuda", "cpu"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_provider_that_onnx_runtime_drops_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort.InferenceSession, "get_providers", lambda self: [CPU])
+    chosen = [("CUDAExecutionProvider", {"user_compute_stream": "1"}), (CPU, {})]
+    monkeypatch.setattr(ort, "InferenceSession", lambda model, options, providers, **rest: _CpuOnly())
+    with pytest.raises(RuntimeUnavailableError, match="CUDAExecutionProvider does not work on this machine"):
+        make_session(onnx.parser.parse_model(NEGATION), SessionSettings(), chosen)
+
+
+class _CpuOnly:
+    def get_providers(self) -> list[str]:
+        return [CPU]
+
+
+@pytest.mark.skipif("TensorrtExecutionProvider" not in ort.get_available_providers(), reason="a wheel without TensorRT")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="TensorRT might work")
+def test_a_provider_that_fails_is_not_replaced_by_the_cpu(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception, match=r"TensorRT|Tensorrt") as caught:
+        session(providers=("TensorrtExecutionProvider",))
+    assert "\n" not in str(caught.value)
+    assert "Falling back" not in capfd.readouterr().out
+
+
+def test_the_newest_opset_has_schemas_and_makes_sessions() -> None:
+    assert 18 < newest_opset() <= onnx.defs.onnx_opset_version()
+    assert checked_opset(None, newest_opset()) == newest_opset()
+    assert checked_opset(18, newest_opset()) == 18
+
+
+@pytest.mark.parametrize("opset", [17, 999, "20"])
+def test_an_opset_outside_the_range_is_refused(opset: Any) -> None:
+    with pytest.raises(UsageError, match=f"opset {opset!r} is not supported: choose 18 to {newest_opset()}"):
+        checked_opset(opset, newest_opset())

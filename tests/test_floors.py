@@ -1,0 +1,55 @@
+"""A room imports only from floors below its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dort_compare
+
+PACKAGE = Path(dort_compare.__file__).parent
+FLOORS = [
+    {"errors", "provenance", "signature", "models"},
+    {"lowering", "runtime", "dump"},
+    {"backends", "trace"},
+    {"align", "measure"},
+    {"report"},
+    {"api", "cli"},
+    {"__init__"},
+]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    parts = [name.split(".") for name in names if name.split(".")[0] == "dort_compare"]
+    return {rest[0] for _, *rest in parts if rest}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    room = room_of(path)
+    if room in ("models", "errors"):
+        assert imported_rooms(path) <= {room, "errors"}
+        return
+    same_floor = (
+        FLOORS[FLOOR[room]] if room in ("provenance", "signature", "api", "cli", "align", "measure") else {room}
+    )
+    for other in imported_rooms(path):
+        assert FLOOR[other] < FLOOR[room] or other in same_floor, f"{room} imports {other}"
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {room_of(path) for path in FILES} <= FLOOR.keys()
