@@ -26,7 +26,9 @@ def _fresh() -> Iterator[None]:
 def graphs_of() -> GraphsOf:
     """``graphs_of(function, *args)``: the graphs of one call and, if anything requires grad, its backward, with their runs."""
 
-    def graphs(function: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any) -> list[CompiledGraph]:
+    def graphs(
+        function: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any
+    ) -> list[CompiledGraph]:
         backend = DebugBackend(**options)
         result = torch.compile(function, backend=backend, dynamic=dynamic)(*args)
         if result.requires_grad:

@@ -12,6 +12,7 @@ import torch
 from dort_compare.lowering.builder import Builder
 
 HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+NARROW = (ir.DataType.BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,6 +31,29 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         return tuple(v if v is None else op.cast(v, fake.dtype) for v, fake in zip(result, op.result, strict=True))
 
     return lowered
+
+
+def in_int64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A lowering whose bools and integers narrower than 32 bits enter as int64: ONNX has few kernels for them.
+
+    The result wraps around on its way back to the narrow dtype, as torch's does.
+    """
+
+    @functools.wraps(function)
+    def lowered(op: Builder, *args: Any, **kwargs: Any) -> ir.Value:
+        raised = [_raise_narrow(op, arg) for arg in args]
+        result = function(op, *raised, **kwargs)
+        return result if raised == list(args) else op.cast(result, op.result.dtype)
+
+    return lowered
+
+
+def _raise_narrow(op: Builder, arg: Any) -> Any:
+    if not isinstance(arg, ir.Value) or arg.dtype not in NARROW:
+        return arg
+    raised = op.cast(arg, torch.int64)
+    raised.meta.update(arg.meta)
+    return raised
 
 
 def raise_half(op: Builder, arg: Any) -> Any:

@@ -68,6 +68,23 @@ def distance(expected: torch.Tensor, got: torch.Tensor) -> Distance:
     return _tally(expected, got).distance(expected, got)
 
 
+def deviation(exact: torch.Tensor, value: torch.Tensor) -> float | None:
+    """max |exact - value| over the finite pairs of two floating tensors, in the dtype of `exact`, and nothing besides.
+
+    One pass where `distance` makes a dozen. None if the shapes differ.
+    """
+    if exact.shape != value.shape:
+        return None
+    largest = 0.0
+    for _, exact_block, block in _blocks(*_on_one_device(exact.detach(), value.detach()), BLOCK):
+        gap = exact_block - block.to(exact.dtype)
+        found = torch.linalg.vector_norm(gap, math.inf).item()
+        if not math.isfinite(found):
+            found = torch.linalg.vector_norm(gap.masked_fill(~gap.isfinite(), 0), math.inf).item()
+        largest = max(largest, found)
+    return largest
+
+
 def _on_one_device(expected: torch.Tensor, got: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (expected, got) if expected.device == got.device else (expected.cpu(), got.cpu())
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from dort_compare.measure.floor import coarsest, noise_floor
-from dort_compare.measure.metrics import Distance, Number, distance
+from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.measure.rows import is_noise, json_number
 
 Kind = Literal["output", "gradient"]
@@ -80,7 +80,7 @@ def _row(
     found = distance(expected, got)
     torch_error = onnx_error = None
     if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
-        torch_error, onnx_error = (distance(exact, value.double()).max_abs for value in (expected, got))
+        torch_error, onnx_error = (deviation(exact, value) for value in (expected, got))
     own = coarsest([expected.dtype])
     floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error)
     ok = is_noise(found, floor, onnx_error)

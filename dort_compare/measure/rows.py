@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.measure.floor import coarsest, noise_floor
-from dort_compare.measure.metrics import Distance, Number, distance
+from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.provenance import Phase, Provenance
 
 Status = Literal["ok", "inherits", "diverges", "unaligned"]
@@ -108,7 +108,8 @@ class _Judge:
             self._mark(node, inherits)
             return self._row(node, expected, "unaligned")
         inherited = distance(expected, candidate.tensor)
-        torch_error, onnx_error = _from_float64(exact, expected), _from_float64(exact, candidate.tensor)
+        torch_error = _from_float64(exact, expected)
+        onnx_error = torch_error if inherited.equal else _from_float64(exact, candidate.tensor)
         floor = noise_floor(precision, inherited.scale or 0.0, torch_error)
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
@@ -162,7 +163,7 @@ def is_noise(inherited: Distance, floor: float, onnx_error: Number | None = None
 
 
 def _from_float64(exact: torch.Tensor, value: torch.Tensor) -> Number | None:
-    return distance(exact, value.double()).max_abs if exact.dtype == torch.float64 else None
+    return deviation(exact, value) if exact.dtype == torch.float64 and value.is_floating_point() else None
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:

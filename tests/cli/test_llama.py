@@ -10,20 +10,8 @@ import torch
 from dort_compare.cli import main, walk
 from dort_compare.dump.writer import MANIFEST
 
-SMALL = [
-    "--hidden",
-    "32",
-    "--heads",
-    "4",
-    "--kv-heads",
-    "2",
-    "--intermediate",
-    "48",
-    "--vocabulary",
-    "50",
-    "--seq",
-    "8",
-]
+SMALL = ["--hidden", "32", "--heads", "4", "--kv-heads", "2", "--intermediate", "48", "--vocabulary", "50"]
+SMALL += ["--seq", "8"]
 STEPS = [
     "-- settings",
     "-- eager",

@@ -145,12 +145,16 @@ def doubles(inputs: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().double().requires_grad_() for tensor in inputs]
 
 
+def mark_lengths_dynamic(inputs: list[Tensor]) -> None:
+    for tensor in inputs[:3]:
+        torch._dynamo.mark_dynamic(tensor, 2)
+
+
 def check_training(attention: Attention, opset: int, dynamic: bool = False) -> None:
     """One step of forward and backward: results as traced, output and gradients as the formula's."""
     inputs, wide = attention.inputs(), doubles(attention.inputs())
     if dynamic:
-        for tensor in inputs[:3]:
-            torch._dynamo.mark_dynamic(tensor, 2)
+        mark_lengths_dynamic(inputs)
     function, graphs = compiled(lambda *args: attention(*args)[0], opset)
     got, expected = function(*inputs), attention.formula(*wide)[0]
     weights = torch.linspace(-1, 1, expected.numel(), dtype=torch.float64).reshape(expected.shape)
@@ -200,21 +204,24 @@ def test_symbolic_lengths(family):
     check_training(Attention(family, heads=(4, 4 if family == EFFICIENT else 2), is_causal=True), 18, dynamic=True)
 
 
-def results(attention: Attention, opset: int = 18) -> tuple[list[Any], list[Any], Graph]:
+def results(attention: Attention, opset: int = 18, dynamic: bool = False) -> tuple[list[Any], list[Any], Graph]:
     """All results of an inference graph, what torch traced for them on a CUDA device, and the graph."""
     inputs = [tensor.detach() for tensor in attention.inputs()]
     with FakeTensorMode():
         fakes = attention(*(torch.empty(t.shape, dtype=t.dtype, device="cuda") for t in inputs))
+    if dynamic:
+        mark_lengths_dynamic(inputs)
     function, graphs = compiled(lambda *args: tuple(r for r in attention(*args) if isinstance(r, Tensor)), opset)
     got = function(*inputs)
     assert_as_traced(graphs["inference"])
     return list(got), [fake for fake in fakes if isinstance(fake, Tensor)], graphs["inference"]
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_result_has_the_dtype_and_shape_of_the_cuda_op(family, opset):
-    got, fakes, _ = results(Attention(family, dtype=torch.float16), opset)
+def test_every_result_has_the_dtype_and_shape_of_the_cuda_op(family, opset, dynamic):
+    got, fakes, _ = results(Attention(family, dtype=torch.float16), opset, dynamic)
     assert [(r.dtype, tuple(r.shape)) for r in got] == [(f.dtype, tuple(f.shape)) for f in fakes]
     assert all(fake.device.type == "cuda" for fake in fakes)
 

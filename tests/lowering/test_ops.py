@@ -17,5 +17,5 @@ CASES = [pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS fo
 def test_values_are_torchs(row: Row, dtype: torch.dtype, opset: int) -> None:
     calls = list(row.calls(dtype))
     assert calls, "no sample reaches the overload"
-    problems = complaints(calls, opset, row.units)
+    problems = complaints(calls, opset, row.units, row.scale)
     assert not problems, f"{len(problems)} of {len(calls)} calls:\n" + "\n".join(problems)

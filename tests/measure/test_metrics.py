@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dort_compare.measure import metrics
-from dort_compare.measure.metrics import Distance, distance
+from dort_compare.measure.metrics import Distance, deviation, distance
 
 INF, NAN = math.inf, math.nan
 INT64 = torch.iinfo(torch.int64)
@@ -433,3 +433,18 @@ def test_order_is_invisible(pair: Pair, random: object) -> None:
     if before.worst is not None and after.worst is not None and before.finding is None:
         worst = [measure((expected[i : i + 1], got[i : i + 1])).max_abs for i in (*before.worst, order[after.worst[0]])]
         assert worst[0] == worst[1] == before.max_abs
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_deviation_is_the_max_abs_of_distance(dtype, monkeypatch):
+    monkeypatch.setattr(metrics, "BLOCK", 7)
+    exact = torch.linspace(-3, 5, 60, dtype=torch.float64).reshape(5, 12)
+    value = (exact * 1.01).to(dtype)
+    value[0, 3], value[4, 1] = math.nan, math.inf
+    assert deviation(exact, value) == distance(exact, value).max_abs
+    assert deviation(exact.t(), value.t()) == deviation(exact, value)
+
+
+def test_deviation_of_nothing_and_of_two_shapes():
+    assert deviation(torch.empty(0), torch.empty(0)) == 0
+    assert deviation(torch.zeros(3), torch.zeros(1, 3)) is None

@@ -15,7 +15,16 @@ from dort_compare.runtime import Program, SessionSettings
 from dort_compare.signature import GraphInput, GraphOutput, Signature
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]> graph '
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool]
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
 
 
 def program(body: str, signature: Signature | None = None, **settings: Any) -> Program:

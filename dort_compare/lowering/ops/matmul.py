@@ -6,13 +6,14 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.precision import in_float32, in_int64, opmath
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
 
 
 @lowering(aten.mm.default, aten.bmm.default)
+@in_int64
 def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """mm(Tensor self, Tensor mat2) -> Tensor"""
     return op.MatMul(x, y)
@@ -20,6 +21,7 @@ def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @lowering(aten.addmm.default)
 @in_float32
+@in_int64
 def addmm(
     op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: int | float = 1, alpha: int | float = 1
 ) -> ir.Value:
@@ -32,6 +34,4 @@ def addmm(
 
 
 def _scaled(op: Builder, x: ir.Value, factor: int | float) -> ir.Value:
-    if factor == 1:
-        return x
-    return op.Mul(x, op.const(factor, opmath(op.result.dtype)))
+    return x if factor == 1 else op.Mul(x, factor)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, fake_of
-from dort_compare.lowering.precision import in_float32, is_exact, opmath
+from dort_compare.lowering.precision import in_float32, in_int64, is_exact, opmath
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -39,22 +39,25 @@ def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:
 def add(op: Builder, x: ir.Value, y: Operand, alpha: int | float = 1) -> ir.Value:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     if fake_of(x).dtype == op.result.dtype == torch.bool:
-        return op.Or(*promoted(op, (x, y), torch.bool))
-    return arithmetic(op, "Add", x, _times(op, y, alpha))
+        x, y, factor = promoted(op, (x, y, alpha), torch.bool)
+        return op.Or(x, y if alpha else op.And(y, factor))
+    return _combined(op, "Add", x, y, alpha)
 
 
 @lowering(aten.sub.Tensor, aten.sub.Scalar)
 def sub(op: Builder, x: ir.Value, y: Operand, alpha: int | float = 1) -> ir.Value:
     """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
-    return arithmetic(op, "Sub", x, _times(op, y, alpha))
+    return _combined(op, "Sub", x, y, alpha)
 
 
-def _times(op: Builder, y: Operand, alpha: int | float) -> Operand:
-    if alpha == 1:
-        return y
+def _combined(op: Builder, operator: str, x: ir.Value, y: Operand, alpha: int | float) -> ir.Value:
+    """x + alpha y or x - alpha y, rounded once."""
     if not isinstance(y, ir.Value):
-        return y * alpha
-    return op.Mul(*promoted(op, (y, alpha), opmath(op.result.dtype)))
+        return arithmetic(op, operator, x, y * alpha)
+    if alpha == 1:
+        return arithmetic(op, operator, x, y)
+    x, y, factor = promoted(op, (x, y, alpha), opmath(op.result.dtype))
+    return op.cast(getattr(op, operator)(x, op.Mul(y, factor)), op.result.dtype)
 
 
 @lowering(aten.mul.Tensor, aten.mul.Scalar)
@@ -97,15 +100,17 @@ for _target, _operator in {
 
 
 @lowering(aten.neg.default)
+@in_int64
 def neg(op: Builder, x: ir.Value) -> ir.Value:
     """neg(Tensor self) -> Tensor"""
     return op.Neg(x)
 
 
 @lowering(aten.relu.default)
+@in_int64
 def relu(op: Builder, x: ir.Value) -> ir.Value:
     """relu(Tensor self) -> Tensor"""
-    return op.Relu(x)
+    return op.Relu(x) if fake_of(x).dtype.is_floating_point else op.Max(x, 0)
 
 
 @lowering(aten.rsqrt.default)
@@ -118,14 +123,31 @@ def rsqrt(op: Builder, x: ir.Value) -> ir.Value:
 @lowering(aten.pow.Tensor_Scalar)
 @in_float32
 def power(op: Builder, x: ir.Value, exponent: int | float) -> ir.Value:
-    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+    Integers are multiplied, which wraps around where ONNX Runtime's Pow saturates; square roots are taken as such,
+    which differs from Pow at -0 and -inf.
+    """
     dtype = opmath(op.result.dtype)
     x = op.cast(x, dtype)
-    if exponent == 2:
-        return op.Mul(x, x)
-    if exponent == 3:
-        return op.Mul(op.Mul(x, x), x)
+    if exponent in (1, 2, 3) or (exponent > 0 and not dtype.is_floating_point):
+        return _multiplied(op, x, int(exponent))
+    if exponent == 0.5:
+        return op.Sqrt(x)
+    if exponent == -0.5:
+        return op.Reciprocal(op.Sqrt(x))
+    if exponent == 0:
+        return op.Expand(op.const(1, dtype), op.Shape(x))
     return op.Pow(x, op.const(exponent, dtype))
+
+
+def _multiplied(op: Builder, x: ir.Value, times: int) -> ir.Value:
+    """x to the power of a positive integer, by squaring."""
+    if times == 1:
+        return x
+    half = _multiplied(op, x, times // 2)
+    square = op.Mul(half, half)
+    return op.Mul(square, x) if times % 2 else square
 
 
 @lowering(aten.silu.default)
@@ -220,14 +242,22 @@ for _targets, _operator, _bitwise in [
 @lowering(aten.where.self)
 def where(op: Builder, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
-    return op.Where(op.cast(condition, torch.bool), *promoted(op, (x, y), op.result.dtype))
+    return _chosen(op, op.cast(condition, torch.bool), x, y)
 
 
 @lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(op: Builder, x: ir.Value, mask: ir.Value, value: Operand) -> ir.Value:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
-    filler, kept = promoted(op, (value, x), op.result.dtype)
-    return op.Where(mask, filler, kept)
+    return _chosen(op, mask, value, x)
+
+
+def _chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value:
+    """Where; booleans are chosen as bytes, for which ONNX Runtime has a kernel."""
+    dtype = op.result.dtype
+    x, y = promoted(op, (x, y), dtype)
+    if dtype == torch.bool:
+        x, y = promoted(op, (x, y), torch.uint8)
+    return op.cast(op.Where(condition, x, y), dtype)
 
 
 @lowering(aten._to_copy.default, prims.convert_element_type.default, aten.clone.default)

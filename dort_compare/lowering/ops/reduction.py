@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,71 +10,97 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, shape_of
-from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.precision import in_float32, in_int64, opmath
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
 Dims = Sequence[int] | int | None
 
 
-def _reduce(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
-    """One ONNX reduction; no dimension, and an empty list of them, mean all."""
-    rank = len(shape_of(x))
-    x = op.cast(x, opmath(op.result.dtype))
-    if rank == 0:
-        return x
+def _reduce(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
+    """One ONNX reduction of a tensor with ``rank`` dimensions."""
+    dims = _dims(dim, rank)
+    return getattr(op, operator)(x, op.dims(dims), keepdims=int(keepdim)) if dims else x
+
+
+def _dims(dim: Dims, rank: int) -> list[int]:
+    """The dimensions to reduce, counted from the front; no dimension, and an empty list of them, mean all."""
     dims = [dim] if isinstance(dim, int) else list(dim or range(rank))
-    return getattr(op, operator)(x, op.dims([d % rank for d in dims]), keepdims=int(keepdim))
+    return [d % rank for d in dims] if rank else []
+
+
+def _wide(op: Builder, x: ir.Value) -> ir.Value:
+    """The terms of a sum in the dtype that torch adds them in: int64 for integers and booleans."""
+    dtype = op.result.dtype
+    return op.cast(x, opmath(dtype) if dtype.is_floating_point else torch.int64)
 
 
 @lowering(aten.sum.dim_IntList)
 @in_float32
 def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any) -> ir.Value:
-    """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    return _reduce(op, "ReduceSum", x, dim, keepdim)
+    """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    ONNX Runtime adds int64 in float64: sums of integers are exact up to 2**53.
+    """
+    return _reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, rank=len(shape_of(x)))
 
 
 @lowering(aten.sum.default)
 @in_float32
 def sum_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    return _reduce(op, "ReduceSum", x, None, False)
+    return sum_dim(op, x, None)
 
 
 @lowering(aten.mean.dim)
 @in_float32
 def mean_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any) -> ir.Value:
-    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    return _reduce(op, "ReduceMean", x, dim, keepdim)
+    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    The mean of nothing is NaN in torch, 0 in ONNX Runtime.
+    """
+    shape = shape_of(x)
+    if any(shape[d] == 0 for d in _dims(dim, len(shape))):
+        return op.Div(_reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), 0)
+    return _reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
 
 
 @lowering(aten.mean.default)
 @in_float32
 def mean_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    return _reduce(op, "ReduceMean", x, None, False)
+    return mean_dim(op, x, None)
 
 
 @lowering(aten.amax.default)
+@in_float32
+@in_int64
 def amax(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False) -> ir.Value:
     """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     return _extreme(op, "ReduceMax", x, dim, keepdim)
 
 
 @lowering(aten.amin.default)
+@in_float32
+@in_int64
 def amin(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False) -> ir.Value:
     """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     return _extreme(op, "ReduceMin", x, dim, keepdim)
 
 
-@in_float32
 def _extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
-    return _reduce(op, operator, x, dim, keepdim)
+    """The extreme, or NaN where one is among the elements: ONNX Runtime may overlook it."""
+    rank = len(shape_of(x))
+    extreme = _reduce(op, operator, x, dim, keepdim, rank)
+    if not op.result.dtype.is_floating_point:
+        return extreme
+    has_nan = _reduce(op, "ReduceMax", op.cast(op.IsNaN(x), torch.uint8), dim, keepdim, rank)
+    return op.Where(op.cast(has_nan, torch.bool), op.const(math.nan, opmath(op.result.dtype)), extreme)
 
 
 @lowering(aten.cumsum.default)
 @in_float32
 def cumsum(op: Builder, x: ir.Value, dim: int, **_: Any) -> ir.Value:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    x = op.cast(x, opmath(op.result.dtype))
-    return op.CumSum(x, op.const(dim)) if op.result.ndim else x
+    terms = _wide(op, x)
+    return op.CumSum(terms, op.const(dim)) if op.result.ndim else terms

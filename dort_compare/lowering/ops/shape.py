@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -75,7 +76,9 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
     sizes: list[Dim] = []
     for i, (wanted, n) in enumerate(zip(size, traced, strict=True)):
         unchanged = i >= kept and isinstance(wanted, int) and wanted == -1
-        sizes.append(1 if unchanged else n if isinstance(n, int) else wanted)
+        sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
+    if 0 in sizes and 0 not in shape_of(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
+        x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
     return op.Expand(x, op.dims(sizes))
 
 
@@ -181,12 +184,14 @@ def _split(op: Builder, x: ir.Value, sizes: Sequence[Dim | torch.SymInt], dim: i
 
 
 @lowering(aten.tril.default)
+@in_int64
 def tril(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
     """tril(Tensor self, SymInt diagonal=0) -> Tensor"""
     return op.Trilu(x, op.const(diagonal), upper=0)
 
 
 @lowering(aten.triu.default)
+@in_int64
 def triu(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
     """triu(Tensor self, SymInt diagonal=0) -> Tensor"""
     return op.Trilu(x, op.const(diagonal), upper=1)

@@ -1,0 +1,48 @@
+"""Options are checked where they are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dort_compare.backends import Options
+from dort_compare.errors import UsageError
+from dort_compare.runtime import newest_opset
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_run": 1}, "unknown option 'max_run', did you mean 'max_runs'?"),
+        ({"colour": 1}, "unknown option 'colour'; known are exporter, "),
+        ({"exporter": "tensorflow"}, "unknown exporter 'tensorflow'; choose from native, torch"),
+        ({"max_runs": -1}, "max_runs is -1"),
+        ({"target_opset": 17}, "opset 17 is not supported: choose 18 to "),
+        ({"target_opset": 999}, "opset 999 is not supported"),
+        ({"target_opset": 26, "exporter": "torch"}, "opset 26 is not supported: choose 18 to 25"),
+        ({"providers": ["cpuu"]}, "did you mean 'cpu'?"),
+        ({"session_options": {"intra_op_num_thread": 1}}, "did you mean 'intra_op_num_threads'?"),
+        ({"dump_prefix": "../model"}, "dump_prefix '../model' is not a plain file name"),
+        ({"dump_prefix": ""}, "dump_prefix '' is not a plain file name"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Options.of(**given)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_default_opset_is_the_newest_that_exporter_and_runtime_share() -> None:
+    assert Options().opset == newest_opset()
+    assert Options(exporter="torch").opset == min(newest_opset(), 25)
+
+
+def test_one_provider_may_be_named_without_a_list() -> None:
+    assert Options.of(providers="cpu") == Options.of(providers=["cpu"])
+
+
+def test_a_dump_may_be_named_by_a_string() -> None:
+    assert Options.of(dump="folder").dump == Path("folder")
