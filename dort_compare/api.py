@@ -103,11 +103,12 @@ def graph_rows(graph: CompiledGraph) -> Iterator[Row]:
     )
 
 
-def _candidates(graph: CompiledGraph) -> dict[str, Candidate]:
+def _candidates(graph: CompiledGraph) -> dict[str, Candidate | str]:
     model = graph.onnx_model
     tensors = dict(onnx_values(model, graph.named_inputs(), graph.program.providers))
     return {
-        fx_node: Candidate(value.name, tensors[value.name], value.nodes, value.op_types, value.computed_in)
+        fx_node: value.opaque
+        or Candidate(value.name, tensors[value.name], value.nodes, value.op_types, value.computed_in)
         for fx_node, value in values_of_fx_nodes(model).items()
     }
 

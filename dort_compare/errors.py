@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class DortError(Exception):
     """Base of every error of this package that is for the person who calls it."""
@@ -16,11 +18,12 @@ class UnsupportedGraphError(DortError, NotImplementedError):
 
 
 class MissingLoweringError(UnsupportedGraphError):
-    """An ATen overload without a lowering."""
+    """An ATen overload without a lowering; ``others`` are the further ones in the same graph."""
 
-    def __init__(self, target: str, fx_node: str, source: str) -> None:
+    def __init__(self, target: str, fx_node: str, source: str, others: Sequence[str] = ()) -> None:
+        also = f", nor for {', '.join(others)}" if others else ""
         super().__init__(
-            f"no lowering for {target} (FX node {fx_node}, {source or 'source line unknown'}); "
+            f"no lowering for {target} (FX node {fx_node}, {source or 'source line unknown'}){also}; "
             "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how"
         )
         self.target = target

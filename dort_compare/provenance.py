@@ -30,7 +30,8 @@ PRODUCER = "dort_compare"
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILINE)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
-_ROOT_MODULE = re.compile(r"^L\['self'\]\.?|^self\.?|^[GL](?=\[)")
+_ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
+"""What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
 _MODULES_ITEM = re.compile(r"\._modules\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
 
 

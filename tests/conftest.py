@@ -24,7 +24,7 @@ def _fresh() -> Iterator[None]:
 
 @pytest.fixture
 def graphs_of() -> GraphsOf:
-    """``graphs_of(function, *args)``: the graphs of one call and, if anything requires grad, its backward, with their runs."""
+    """``graphs_of(function, *args)``: the graphs of a call and, where it requires grad, of its backward."""
 
     def graphs(
         function: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any

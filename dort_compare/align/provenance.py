@@ -20,6 +20,7 @@ class OnnxValue:
     op_types: tuple[str, ...]
     nodes: tuple[str, ...]
     computed_in: str | None
+    opaque: str | None = None
 
 
 def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
@@ -44,6 +45,7 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
                 tuple(node.op_type for node in made),
                 tuple(node.name for node in made),
                 metadata.get(provenance.COMPUTED_IN),
+                metadata.get(provenance.OPAQUE),
             )
     return found
 

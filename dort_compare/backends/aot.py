@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any, Protocol
 
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
+from dort_compare import provenance
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.torch_export import export_with_torch
@@ -41,10 +43,13 @@ def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[A
     )
 
 
-def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> Lowered:
-    """Lowers a graph with the exporter that the options name."""
+def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase, number: int) -> Lowered:
+    """Lowers a graph, the ``number``-th that a backend compiles, with the exporter that the options name."""
     exporter = lower if options.exporter == "native" else export_with_torch
-    return exporter(graph_module, phase, options.opset)
+    lowered = exporter(graph_module, phase, options.opset)
+    facts = {provenance.PHASE: phase, provenance.GRAPH: str(number), provenance.VERSION: version("dort-compare")}
+    lowered.model.metadata_props.update(facts)
+    return lowered
 
 
 def make_program(options: Options, lowered: Lowered, example_inputs: Sequence[Any]) -> Program:

@@ -44,7 +44,7 @@ class DebugBackend:
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
     ) -> Callable[[list[Any]], Any]:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
-        lowered = lower_with(self.options, graph_module, phase)
+        lowered = lower_with(self.options, graph_module, phase, len(self.graphs))
         program = make_program(self.options, lowered, example_inputs)
         graph = CompiledGraph(len(self.graphs), phase, graph_module, lowered, program, self.options.max_runs)
         self.graphs.append(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,10 @@ def onnxrt(
     chosen = Options.of(**(options or {}))
     dump = DumpWriter.in_folder(chosen.dump, chosen.dump_prefix) if chosen.dump else None
 
+    numbers = itertools.count()
+
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Any:
-        program = make_program(chosen, lower_with(chosen, graph_module, phase), example_inputs)
+        program = make_program(chosen, lower_with(chosen, graph_module, phase, next(numbers)), example_inputs)
         if dump:
             dump.add_graph(ir.to_proto(program.model), graph_module, phase)
         return program.boxed()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
-from dort_compare.lowering.torch_export import _OPSETS as TORCH_OPSETS
+from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset
 
 Exporter = Literal["native", "torch"]

@@ -30,8 +30,9 @@ class _Held:
 class Run:
     """The inputs of one run of one graph.
 
-    What the caller owns (parameters, buffers, arguments) is copied, once for as long as it does not change: an optimizer
-    writes it in place. What only the graphs see (saved activations and tangents of a backward graph) is kept by reference.
+    What the caller owns (parameters, buffers, arguments) is copied, once for as long as it does not change: an
+    optimizer writes it in place. What only the graphs see (saved activations and tangents of a backward graph) is kept
+    by reference.
     """
 
     def __init__(
@@ -104,5 +105,3 @@ class CompiledGraph:
     def named_inputs(self, run: int = 0) -> Mapping[str, Argument]:
         """The inputs of a recorded run by the names of the graph's inputs."""
         return dict(zip((i.name for i in self.signature.inputs), self.runs[run].inputs, strict=True))
-
-

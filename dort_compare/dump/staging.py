@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dort_compare.dump.writer import MANIFEST
+from dort_compare.dump.reader import graphs_in
+from dort_compare.dump.writer import ENDINGS, MANIFEST
 from dort_compare.errors import DumpError
 
 
@@ -34,7 +35,15 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_replaced(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / MANIFEST).exists() or not any(folder.iterdir()))
+    """Whether the folder is empty, or holds a dump and nothing beside it."""
+    if not folder.is_dir():
+        return False
+    files = {path.name for path in folder.iterdir()}
+    try:
+        dumped = {f"{graph.name}.{ending}" for graph in graphs_in(folder) for ending in ENDINGS} if files else set()
+    except DumpError:
+        return False
+    return files <= {MANIFEST, *dumped}
 
 
 def _swap(stage: Path, folder: Path) -> None:
@@ -43,5 +52,9 @@ def _swap(stage: Path, folder: Path) -> None:
         stage.rename(folder)
         return
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as old:
-        folder.rename(Path(old) / "dump")
-        stage.rename(folder)
+        before = folder.rename(Path(old) / "dump")
+        try:
+            stage.rename(folder)
+        except OSError as problem:
+            before.rename(folder)
+            raise DumpError(f"cannot write the dump folder {folder}: {problem}; choose another one") from None

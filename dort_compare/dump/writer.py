@@ -19,6 +19,7 @@ from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
 
 MANIFEST = "manifest.json"
+ENDINGS = ("onnx", "txt", "inputs.safetensors")
 SCHEMA = 1
 _PROCESS = uuid.uuid4().hex
 """Tells a dump that this process has begun, and may go on with, from somebody else's."""

@@ -47,6 +47,7 @@ class _Walk:
         self.lowerings = registered()
 
     def model(self, signature: Signature) -> ir.Model:
+        self._refuse_missing()
         visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
         for node in self.graph_module.graph.nodes:
             if node.op == "output":
@@ -56,8 +57,18 @@ class _Walk:
             visit[node.op](node)
         by_name = {node.name: value for node, value in self.values.items()}
         self.graph.outputs.extend(by_name[name] for name in signature.computed)
-        metadata: dict[str, str] = {provenance.PHASE: self.phase}
-        return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name=provenance.PRODUCER, metadata_props=metadata)
+        return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name=provenance.PRODUCER)
+
+    def _refuse_missing(self) -> None:
+        """Names everything without a lowering at once, before any work is done."""
+        called = [node for node in self.graph_module.graph.nodes if node.op == "call_function"]
+        missing = [node for node in called if node.target is not operator.getitem and node.target not in self.lowerings]
+        if missing:
+            others = {provenance.target_name(node) for node in missing} - {provenance.target_name(missing[0])}
+            first = missing[0]
+            raise MissingLoweringError(
+                provenance.target_name(first), first.name, provenance.source_line(first), sorted(others)
+            )
 
     def _placeholder(self, node: fx.Node) -> None:
         value = ir.Value(name=node.name)
@@ -78,10 +89,7 @@ class _Walk:
         if node.target is operator.getitem:
             self.values[node] = self._element(node, *node.args)
             return
-        function = self.lowerings.get(node.target)  # type: ignore[arg-type]
-        if function is None:
-            name = provenance.target_name(node)
-            raise MissingLoweringError(name, node.name, provenance.source_line(node))
+        function = self.lowerings[node.target]  # type: ignore[index]
         self.builder.enter(node, Provenance.of(node, self.phase))
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.get)
         result = function(self.builder, *args, **kwargs)

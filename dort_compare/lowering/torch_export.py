@@ -21,7 +21,7 @@ from dort_compare.lowering.torch_program import as_exported_program, fx_name
 from dort_compare.provenance import NameAuthority, Phase, Provenance
 from dort_compare.signature import Signature
 
-_OPSETS = range(18, 26)
+OPSETS = range(18, 26)
 """What torch writes by itself; to others it converts in ways that lose where a node comes from."""
 
 _MEND = 'lower it with exporter="native"'
@@ -37,8 +37,8 @@ def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: 
     Raises ExportError where PyTorch cannot convert the graph or ``target_opset`` is not one of 18 to 25.
     """
     signature = Signature.of(graph_module)
-    if target_opset not in _OPSETS:
-        raise ExportError(f"PyTorch's exporter writes opset {_OPSETS[0]} to {_OPSETS[-1]}, not {target_opset}; {_MEND}")
+    if target_opset not in OPSETS:
+        raise ExportError(f"PyTorch's exporter writes opset {OPSETS[0]} to {OPSETS[-1]}, not {target_opset}; {_MEND}")
     with _quiet():
         try:
             program, names = as_exported_program(graph_module)

@@ -15,6 +15,7 @@ from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.provenance import Phase, Provenance
 
 Status = Literal["ok", "inherits", "diverges", "unaligned"]
+_NO_VALUE = "no ONNX value stands for it"
 TracedValue = tuple[fx.Node, torch.Tensor]
 
 
@@ -31,7 +32,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Row:
-    """A value of one graph, compared. Distances from float64 and the noise floor are in the unit of the values."""
+    """A value of one graph, compared. Distances from float64 and the noise floor are in the unit of the values.
+
+    ``reason`` says of an unaligned value why nothing was held against it.
+    """
 
     phase: Phase
     graph: int
@@ -42,6 +46,7 @@ class Row:
     dtype: str
     shape: tuple[int, ...]
     status: Status
+    reason: str | None = None
     onnx_value: str | None = None
     onnx_nodes: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
@@ -71,6 +76,7 @@ class Row:
             "torch_vs_float64": json_number(self.torch_vs_float64),
             "onnx_vs_float64": json_number(self.onnx_vs_float64),
             "status": self.status,
+            "reason": self.reason,
         }
 
 
@@ -84,12 +90,15 @@ def measured_rows(
     graph: int,
     reference: Iterable[TracedValue],
     referee: Iterable[TracedValue],
-    candidates: Mapping[str, Candidate],
+    candidates: Mapping[str, Candidate | str],
 ) -> Iterator[Row]:
-    """Rows in the order of execution; ``reference`` and ``referee`` trace the same graph, candidates are by FX node."""
+    """Rows in the order of execution; ``reference`` and ``referee`` trace the same graph.
+
+    ``candidates`` are by FX node; in the place of one that cannot be compared stands the reason.
+    """
     judge = _Judge(phase, graph)
     for (node, expected), (_, exact) in zip(reference, referee, strict=True):
-        yield judge.row(node, expected, exact, candidates.get(node.name))
+        yield judge.row(node, expected, exact, candidates.get(node.name, _NO_VALUE))
 
 
 class _Judge:
@@ -101,12 +110,12 @@ class _Judge:
         self.precisions: dict[fx.Node, torch.dtype | None] = {}
         self.astray: set[fx.Node] = set()
 
-    def row(self, node: fx.Node, expected: torch.Tensor, exact: torch.Tensor, candidate: Candidate | None) -> Row:
+    def row(self, node: fx.Node, expected: torch.Tensor, exact: torch.Tensor, candidate: Candidate | str) -> Row:
         precision = self._precision(node, expected.dtype)
         inherits = any(operand in self.astray for operand in _operands(node))
-        if candidate is None:
+        if isinstance(candidate, str):
             self._mark(node, inherits)
-            return self._row(node, expected, "unaligned")
+            return self._row(node, expected, "unaligned", reason=candidate)
         inherited = distance(expected, candidate.tensor)
         torch_error = _from_float64(exact, expected)
         onnx_error = torch_error if inherited.equal else _from_float64(exact, candidate.tensor)

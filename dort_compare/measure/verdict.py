@@ -32,7 +32,8 @@ class Divergence:
 def judge(rows: Sequence[Row], outcome: Sequence[OutcomeRow]) -> tuple[Judgement, Divergence | None]:
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model.
 
-    A comparison in which nothing was compared diverges: silence proves nothing.
+    A comparison in which nothing was compared diverges: silence proves nothing. Equal outputs do not speak for graphs
+    of which no value was compared.
     """
     astray = next((row for row in rows if row.status == "diverges"), None)
     if astray is not None:
@@ -40,7 +41,7 @@ def judge(rows: Sequence[Row], outcome: Sequence[OutcomeRow]) -> tuple[Judgement
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         return "diverge", _outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong))
-    if not any(row.inherited for row in rows) and not any(row.distance for row in outcome):
+    if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", _outside("", "nothing was compared")
     return "agree", None
 

@@ -58,6 +58,6 @@ def check_writable(path: str | Path) -> None:
     path = Path(path)
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder; name a file")
-    target = path if path.exists() else path.absolute().parent
-    if not os.access(target, os.W_OK):
+    folder = path.absolute().parent
+    if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")

@@ -41,7 +41,7 @@ def report_text(report: Report) -> str:
         table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source")
         for row in astray:
             cells = (row.status, row.phase, row.fx_node, row.target, row.dtype, shape_text(row.shape))
-            table.add_row(*cells, max_abs(row.inherited), number(row.noise_floor), row.source)
+            table.add_row(*cells, row.reason or max_abs(row.inherited), number(row.noise_floor), row.source)
         lines += ["", rendered(table)]
     return "\n".join(lines)
 

@@ -48,7 +48,7 @@ class SessionSettings:
         return [_resolve(("cuda", {"device_id": str(cuda.index or 0)})), (_SHORT["cpu"], {})]
 
     def make_options(self) -> ort.SessionOptions:
-        """A ``SessionOptions`` object. Raises UsageError for a name that is neither an attribute nor a config entry, or for a wrong value."""
+        """A ``SessionOptions`` object. Raises UsageError for a name or a value that ONNX Runtime does not take."""
         if isinstance(self.session_options, ort.SessionOptions):
             return self.session_options
         options = ort.SessionOptions()

@@ -20,11 +20,28 @@ def float64_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Itera
 
 
 class _Float64(fx.Interpreter):
+    def run_node(self, n: fx.Node) -> Any:
+        self.node = n
+        return super().run_node(n)
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        args, kwargs = pytree.tree_map(_raised, (args, kwargs))
+        raised_args, raised_kwargs = pytree.tree_map(_raised, (args, kwargs))
         if target is aten._softmax.default or target is aten._log_softmax.default:
-            args = (*args[:2], False)  # half_to_float has no meaning for float64
-        return pytree.tree_map(_raised, super().call_function(target, args, kwargs))
+            raised_args = (*raised_args[:2], False)  # half_to_float has no meaning for float64
+        try:
+            result = super().call_function(target, raised_args, raised_kwargs)
+        except (NotImplementedError, RuntimeError):
+            result = self._in_its_own_dtype(target)
+        return pytree.tree_map(_raised, result)
+
+    def _in_its_own_dtype(self, target: Any) -> Any:
+        """For a kernel that float64 lacks, such as CUDA's fused attention: that op alone computes as in eager."""
+        args, kwargs = fx.map_arg((self.node.args, self.node.kwargs), self._as_traced)
+        return super().call_function(target, args, kwargs)
+
+    def _as_traced(self, operand: fx.Node) -> Any:
+        value, traced = self.env[operand], operand.meta.get("val")
+        return value.to(traced.dtype) if isinstance(value, torch.Tensor) and isinstance(traced, torch.Tensor) else value
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return _raised(super().get_attr(target, args, kwargs))

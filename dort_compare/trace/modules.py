@@ -86,13 +86,13 @@ def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
 
 @contextmanager
 def _restored(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    before = [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
     try:
         yield
     finally:
-        for tensor, version, content in before:
-            if tensor._version != version:
-                tensor.detach().copy_(content)
+        for tensor, content in before:
+            if not torch.equal(tensor, content):  # batch norm writes without counting up the version
+                tensor.copy_(content)
 
 
 def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

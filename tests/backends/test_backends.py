@@ -21,6 +21,10 @@ from dort_compare.lowering import decompositions
 EVERY_BACKEND = ["dort", "dort_debug", "onnxrt", onnxrt, debug_backend]
 
 
+def name_of(backend: Any) -> str:
+    return backend if isinstance(backend, str) else f"function {backend.__name__}"
+
+
 class Broken(nn.Module):
     """Two linear layers with a graph break between them."""
 
@@ -43,7 +47,7 @@ def assert_close(got: Any, expected: Any) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", EVERY_BACKEND, ids=str)
+@pytest.mark.parametrize("backend", EVERY_BACKEND, ids=name_of)
 def test_trains_like_eager(backend: Any) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     x = torch.randn(5, 3)
@@ -96,7 +100,7 @@ def test_dynamic_sizes_share_one_graph() -> None:
     assert [run.inputs[0] for run in graph.runs] == [4, 5, 6]
 
 
-@pytest.mark.parametrize("backend", EVERY_BACKEND, ids=str)
+@pytest.mark.parametrize("backend", EVERY_BACKEND, ids=name_of)
 def test_a_graph_break_makes_graphs_on_either_side(backend: Any) -> None:
     model = Broken()
     x = torch.randn(2, 3)
@@ -136,7 +140,9 @@ def test_both_exporters_give_eager_results(exporter: str) -> None:
     assert_close(output, expected)
     assert_close(gradients(model, output), gradients(model, expected))
     assert [graph.phase for graph in backend.graphs] == ["forward", "backward"]
-    (opset,) = {entry.version for graph in backend.graphs for entry in graph.onnx_model.opset_import if not entry.domain}
+    (opset,) = {
+        entry.version for graph in backend.graphs for entry in graph.onnx_model.opset_import if not entry.domain
+    }
     assert opset == backend.options.opset
 
 

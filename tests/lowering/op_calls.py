@@ -13,6 +13,7 @@ import onnx_ir as ir
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,8 +22,12 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_on
 from dort_compare.lowering import Lowered, lower
 from dort_compare.runtime import Program, SessionSettings
 
-CPU = SessionSettings(("cpu",), {"optimization.disable_specified_optimizers": "MatMulScaleFusion"})
-"""MatMulScaleFusion keeps a float64 factor as a float32 attribute: what it spoils is not the lowering's."""
+CPU = SessionSettings(
+    ("cpu",),
+    {"intra_op_num_threads": 1, "optimization.disable_specified_optimizers": "MatMulScaleFusion"},
+)
+"""One thread, for that is quicker here; and without MatMulScaleFusion, which keeps a float64 factor as a float32
+attribute: what that spoils is not the lowering's."""
 Target = Callable[..., Any]
 
 
@@ -50,12 +55,12 @@ class Call:
         """A graph of this call alone; its placeholders are ``inputs()``."""
         graph = fx.Graph()
         leaves, spec = tree_flatten((self.args, self.kwargs))
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        with FakeTensorMode(shape_env=ShapeEnv()) as mode:
             nodes: list[Any] = []
             fakes: list[Any] = []
             for leaf in leaves:
                 is_tensor = isinstance(leaf, Tensor)
-                fakes.append(mode.from_tensor(leaf) if is_tensor else leaf)
+                fakes.append(mode.from_tensor(leaf, static_shapes=True) if is_tensor else leaf)
                 nodes.append(graph.placeholder(f"x{len(nodes)}") if is_tensor else leaf)
                 if is_tensor:
                     nodes[-1].meta["val"] = fakes[-1]

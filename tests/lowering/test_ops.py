@@ -2,20 +2,73 @@
 
 from __future__ import annotations
 
+from types import BuiltinFunctionType
+
 import pytest
 import torch
-from op_calls import complaints
+from op_calls import Call, complaints
 from op_rows import ROWS, Row
 
+from dort_compare.errors import UnsupportedGraphError
+from dort_compare.lowering import registered
 from dort_compare.runtime import newest_opset
+from dort_compare.runtime.providers import OLDEST_OPSET
 
-CASES = [pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS for dtype in row.dtypes]
+aten = torch.ops.aten
+RARE = (torch.float64, torch.int32, torch.uint8)
+CASES = [
+    pytest.param(row, dtype, id=f"{row.target}-{dtype}", marks=[pytest.mark.slow] if dtype in RARE else [])
+    for row in ROWS
+    for dtype in row.dtypes
+]
+OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 
-@pytest.mark.parametrize(("row", "dtype"), CASES)
-@pytest.mark.parametrize("opset", [18, newest_opset()])
-def test_values_are_torchs(row: Row, dtype: torch.dtype, opset: int) -> None:
+def check(row: Row, dtype: torch.dtype, opset: int) -> None:
     calls = list(row.calls(dtype))
     assert calls, "no sample reaches the overload"
     problems = complaints(calls, opset, row.units, row.scale)
     assert not problems, f"{len(problems)} of {len(calls)} calls:\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(("row", "dtype"), CASES)
+def test_values_are_torchs(row: Row, dtype: torch.dtype) -> None:
+    check(row, dtype, newest_opset())
+
+
+@pytest.mark.parametrize(("row", "dtype"), OLDEST)
+def test_values_are_torchs_at_the_oldest_opset(row: Row, dtype: torch.dtype) -> None:
+    check(row, dtype, OLDEST_OPSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "dtype"), CASES)
+def test_values_of_every_dtype_at_the_oldest_opset(row: Row, dtype: torch.dtype) -> None:
+    check(row, dtype, OLDEST_OPSET)
+
+
+def test_every_lowering_has_one_row() -> None:
+    """Those of sizes are tested where there are any, in test_symbolic_sizes."""
+    of_sizes = {aten.sym_size.int} | {target for target in registered() if isinstance(target, BuiltinFunctionType)}
+    on_cuda = {target for target in registered() if is_cuda_attention(target)}
+    tested = [row.target for row in ROWS]
+    assert len(tested) == len(set(tested))
+    assert set(tested) == set(registered()) - of_sizes - on_cuda
+
+
+def is_cuda_attention(target: object) -> bool:
+    name = str(target)
+    return name.startswith("aten._scaled_dot_product") and "for_cpu" not in name
+
+
+def test_what_cannot_be_right_is_refused() -> None:
+    x, mask = torch.randn(3, 4), torch.tensor([True, False, True])
+    query = torch.randn(1, 2, 3, 4)
+    refused = {
+        "the shape of its result depends on values": Call(aten.index.Tensor, (x, [mask]), {}),
+        "neither int32 nor int64": Call(aten.embedding_dense_backward.default, (x, mask.byte(), 3, -1, False), {}),
+        "set it to 0": Call(aten._scaled_dot_product_flash_attention_for_cpu.default, (query, query, query, 0.5), {}),
+    }
+    for reason, call in refused.items():
+        with pytest.raises(UnsupportedGraphError, match=reason):
+            call.lowered(newest_opset())

@@ -1,4 +1,4 @@
-"""Programs: torch tensors in and out of ONNX Runtime, without copies, as the FX graph would have taken and given them."""
+"""Programs: torch tensors in and out of ONNX Runtime without copies, as the FX graph would take and give them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.precision import in_float32, in_int64, opmath
+from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten

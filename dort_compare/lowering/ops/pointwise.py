@@ -68,7 +68,7 @@ def mul(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     return arithmetic(op, "Mul", x, y)
 
 
-@lowering(aten.div.Tensor, aten.div.Scalar)
+@lowering(aten.div.Tensor, aten.div.Scalar, prims.div.default)
 def div(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     """div.Tensor(Tensor self, Tensor other) -> Tensor"""
     return arithmetic(op, "Div", x, y)
@@ -88,6 +88,7 @@ def _unary(operator: str) -> Callable[[Builder, ir.Value], ir.Value]:
 
 for _target, _operator in {
     aten.cos.default: "Cos",
+    aten.erf.default: "Erf",
     aten.exp.default: "Exp",
     aten.log.default: "Log",
     aten.reciprocal.default: "Reciprocal",
@@ -111,6 +112,37 @@ def neg(op: Builder, x: ir.Value) -> ir.Value:
 def relu(op: Builder, x: ir.Value) -> ir.Value:
     """relu(Tensor self) -> Tensor"""
     return op.Relu(x) if fake_of(x).dtype.is_floating_point else op.Max(x, 0)
+
+
+@lowering(aten.abs.default)
+@in_int64
+def absolute(op: Builder, x: ir.Value) -> ir.Value:
+    """abs(Tensor self) -> Tensor"""
+    return op.Abs(x)
+
+
+@lowering(aten.isnan.default)
+@in_float32
+def isnan(op: Builder, x: ir.Value) -> ir.Value:
+    """isnan(Tensor self) -> Tensor"""
+    return op.IsNaN(op.cast(x, torch.float32) if not fake_of(x).dtype.is_floating_point else x)
+
+
+@lowering(aten.clamp.default)
+def clamp(op: Builder, x: ir.Value, min: int | float | None = None, max: int | float | None = None) -> ir.Value:
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+    By comparison and choice, which NaN passes unchanged.
+    """
+    dtype = op.result.dtype
+    x = op.cast(x, dtype)
+    if min is not None:
+        low = op.const(min, dtype)
+        x = op.Where(op.Less(x, low), low, x)
+    if max is not None:
+        high = op.const(max, dtype)
+        x = op.Where(op.Greater(x, high), high, x)
+    return x
 
 
 @lowering(aten.rsqrt.default)
@@ -239,7 +271,7 @@ for _targets, _operator, _bitwise in [
     lowering(*_targets)(_logic(_operator, _bitwise))
 
 
-@lowering(aten.where.self)
+@lowering(aten.where.self, prims.where.default)
 def where(op: Builder, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
     return _chosen(op, op.cast(condition, torch.bool), x, y)

@@ -14,6 +14,7 @@ from dort_compare.lowering.precision import in_float32, in_int64, opmath
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 Dims = Sequence[int] | int | None
 
 
@@ -45,6 +46,13 @@ def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any
     return _reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, rank=len(shape_of(x)))
 
 
+@lowering(prims.sum.default)
+@in_float32
+def prims_sum(op: Builder, x: ir.Value, dims: Dims, **_: Any) -> ir.Value:
+    """sum(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
+    return sum_dim(op, x, dims)
+
+
 @lowering(aten.sum.default)
 @in_float32
 def sum_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
@@ -70,6 +78,23 @@ def mean_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: An
 def mean_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     return mean_dim(op, x, None)
+
+
+@lowering(prims.var.default)
+@in_float32
+def var(op: Builder, x: ir.Value, dims: Dims, correction: float = 1, **_: Any) -> ir.Value:
+    """var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor
+
+    The squares of what departs from the mean, summed and divided by their number less the correction.
+    """
+    shape = shape_of(x)
+    sizes = [shape[d] for d in _dims(dims, len(shape))]
+    known = [size for size in sizes if isinstance(size, int) and size]
+    if len(known) < len(sizes):
+        raise op.unsupported("a variance along no elements or a symbolic size")
+    departure = op.Sub(x, _reduce(op, "ReduceMean", x, dims, True, len(shape)))
+    squares = _reduce(op, "ReduceSum", op.Mul(departure, departure), dims, False, len(shape))
+    return op.Div(squares, max(math.prod(known) - correction, 0))
 
 
 @lowering(aten.amax.default)

@@ -12,6 +12,7 @@ from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 _END = 2**63 - 1
 
 
@@ -80,6 +81,13 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
     if 0 in sizes and 0 not in shape_of(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
         x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
     return op.Expand(x, op.dims(sizes))
+
+
+@lowering(prims.broadcast_in_dim.default)
+def broadcast_in_dim(op: Builder, x: ir.Value, shape: Sequence[Dim], broadcast_dimensions: Sequence[int]) -> ir.Value:
+    """broadcast_in_dim(Tensor(a) a, SymInt[] shape, int[] broadcast_dimensions) -> Tensor(a)"""
+    added = [d for d in range(len(shape)) if d not in broadcast_dimensions]
+    return op.Expand(op.Unsqueeze(x, added) if added else x, op.dims(shape))
 
 
 @lowering(aten.cat.default)

@@ -1,0 +1,223 @@
+"""What a lowered graph promises beside its values: names, provenance, outputs of every kind, errors, determinism."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from op_calls import Call
+from torch import Tensor, fx, nn
+
+import dort_compare
+from dort_compare.backends import CompiledGraph
+from dort_compare.errors import MissingLoweringError
+from dort_compare.lowering import decompositions, lower, lowering, registered
+from dort_compare.provenance import FX_NODE, Provenance
+from dort_compare.runtime import Program, SessionSettings, newest_opset
+
+aten = torch.ops.aten
+KEYS = {f"dort_compare.{key}" for key in ("fx_node", "aten_target", "phase", "module", "source")}
+
+
+def graphs_of(model: Any, *args: Any, **options: Any) -> tuple[Any, list[CompiledGraph]]:
+    """The result of a compiled model with the graphs that were compiled, backward too where there is a gradient."""
+    torch._dynamo.reset()
+    backend = dort_compare.DebugBackend(providers=["cpu"], **options)
+    result = torch.compile(model, backend=backend)(*args)
+    if isinstance(result, Tensor) and result.requires_grad:
+        result.backward(torch.ones_like(result))
+    return result, backend.graphs
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Linear(4, 4)])
+        self.act = nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner[0](x)
+        return self.act(y) * 2 + 1  # the line that the tests look for
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.block(x).softmax(-1)
+
+
+HERE = Path(__file__).name
+LINE = next(i for i, line in enumerate(Path(__file__).read_text().splitlines(), 1) if "the tests look for" in line)
+
+
+def test_every_fx_node_has_a_value_with_its_name_dtype_and_shape() -> None:
+    _, graphs = graphs_of(Model(), torch.randn(3, 4, requires_grad=True))
+    assert [graph.phase for graph in graphs] == ["forward", "backward"]
+    for graph in graphs:
+        values = {value.name: value for value in all_values(graph.lowered.model)}
+        for node in graph.graph_module.graph.nodes:
+            meta = node.meta.get("val")
+            if isinstance(meta, Tensor):
+                value = values[node.name]
+                assert value.dtype == ir.tensor_adapters.from_torch_dtype(meta.dtype)
+                assert list(value.shape) == list(meta.shape)
+                assert Provenance.read(value.metadata_props) == Provenance.of(node, graph.phase)
+        names = [node.name for node in graph.lowered.model.graph]
+        assert len(names) == len(set(names))
+        for onnx_node in graph.lowered.model.graph:
+            assert onnx_node.metadata_props.keys() >= KEYS
+            assert onnx_node.metadata_props[FX_NODE] in values
+        onnx.checker.check_model(graph.onnx_model, full_check=True)
+
+
+def all_values(model: ir.Model) -> list[ir.Value]:
+    initializers = list(model.graph.initializers.values())
+    return [*model.graph.inputs, *initializers, *(value for node in model.graph for value in node.outputs)]
+
+
+def test_modules_and_lines_are_those_of_the_user() -> None:
+    _, graphs = graphs_of(Model(), torch.randn(3, 4, requires_grad=True))
+    forward, backward = (
+        [Provenance.read(node.metadata_props) for node in graph.lowered.model.graph] for graph in graphs
+    )
+    by_target = {origin.aten_target: origin for origin in forward}
+    assert by_target["aten.addmm.default"].module == "block.inner.0"
+    assert by_target["aten.silu.default"].module == "block.act"
+    assert by_target["aten.mul.Tensor"].module == "block"
+    assert re.search(rf"{HERE}:{LINE}$", by_target["aten.mul.Tensor"].source)
+    by_target = {origin.aten_target: origin for origin in backward}
+    assert by_target["aten.silu_backward.default"].module == "block.act"
+    assert by_target["aten.mm.default"].module == "block.inner.0"
+    assert re.search(rf"{HERE}:{LINE}$", by_target["aten.silu_backward.default"].source)
+
+
+def traced(outputs: Any) -> fx.GraphModule:
+    """A graph of one input ``x`` and ``y = x + 1``; ``outputs`` picks what it returns."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(aten.add.Tensor, (x, 1), name="y")
+    x.meta["val"] = y.meta["val"] = torch.zeros(2)
+    graph.output(outputs(x, y))
+    return fx.GraphModule({}, graph)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        lambda x, y: (y, y),
+        lambda x, y: (x, y, x),
+        lambda x, y: (None, y, None, 3),
+        lambda x, y: (x,),
+        lambda x, y: (None, 2.5, True),
+        lambda x, y: (),
+    ],
+)
+def test_outputs_may_repeat_be_inputs_be_none_or_be_missing(outputs: Any) -> None:
+    module = traced(outputs)
+    lowered = lower(module, "inference", newest_opset())
+    onnx.checker.check_model(ir.to_proto(lowered.model), full_check=True)
+    x = torch.randn(2)
+    results = Program(lowered.model, lowered.signature, SessionSettings(("cpu",)))(x)
+    assert len(results) == len(outputs(x, x + 1))
+    for actual, expected in zip(results, outputs(x, x + 1), strict=True):
+        assert actual is expected if actual is x or not isinstance(actual, Tensor) else torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_constants_of_the_model_are_in_the_graph(training: bool) -> None:
+    def model(x: Tensor) -> Tensor:
+        return x * torch.tensor([1.0, 2.0, 3.0]) + torch.tensor(0.5)
+
+    x = torch.randn(2, 3, requires_grad=training)
+    result, _ = graphs_of(model, x)
+    assert torch.equal(result, model(x))
+    if training:
+        assert torch.equal(x.grad, torch.tensor([1.0, 2.0, 3.0]).expand(2, 3))
+
+
+def test_a_missing_lowering_names_op_node_and_line() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.linalg.svdvals(x)  # no lowering
+
+    line = model.__code__.co_firstlineno + 1
+    with pytest.raises(Exception, match="no lowering for") as raised:
+        graphs_of(model, torch.randn(3, 3))
+    message = str(raised.value)
+    assert f"no lowering for aten._linalg_svd.default (FX node _linalg_svd, {__file__}:{line}); add one in" in message
+
+
+def test_a_missing_lowering_says_what_to_do() -> None:
+    call = Call(aten.erfinv.default, (torch.rand(3),), {})
+    with pytest.raises(MissingLoweringError) as raised:
+        call.lowered(newest_opset())
+    assert str(raised.value) == (
+        "no lowering for aten.erfinv.default (FX node erfinv_default, source line unknown); "
+        "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how"
+    )
+    assert (raised.value.target, raised.value.fx_node, raised.value.source) == (
+        "aten.erfinv.default",
+        "erfinv_default",
+        "",
+    )
+
+
+def test_a_packet_of_overloads_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"aten\.erfinv is a packet of overloads; name one, such as aten\.erfinv\.default"
+    ):
+        lowering(aten.erfinv)(lambda op, x: x)
+    assert aten.erfinv not in registered()
+
+
+def test_a_second_lowering_of_an_op_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"aten\.relu\.default has a lowering already: relu"):
+        lowering(aten.relu.default)(lambda op, x: x)
+
+
+def test_the_table_of_decompositions_spares_what_has_a_lowering() -> None:
+    table = decompositions()
+    assert not table.keys() & registered().keys()
+    assert aten.native_layer_norm.default in table
+
+
+MODULES = {
+    "LayerNorm": (nn.LayerNorm(8), (2, 3, 8)),
+    "GELU": (nn.GELU(), (2, 8)),
+    "GELU by tanh": (nn.GELU("tanh"), (2, 8)),
+    "RMSNorm": (nn.RMSNorm(8), (2, 8)),
+    "LogSoftmax": (nn.LogSoftmax(-1), (2, 8)),
+    "LeakyReLU": (nn.LeakyReLU(), (2, 8)),
+    "Hardswish": (nn.Hardswish(), (2, 8)),
+    "Flatten": (nn.Sequential(nn.Linear(8, 4), nn.Flatten()), (2, 3, 8)),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_of_decomposed_ops_train(name: str) -> None:
+    model, shape = MODULES[name]
+    model.zero_grad()
+    x = torch.randn(shape)
+    x_eager, x_onnx = x.clone().requires_grad_(), x.clone().requires_grad_()
+    expected = model(x_eager)
+    expected.backward(torch.ones_like(expected))
+    result, _ = graphs_of(model, x_onnx)
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(x_onnx.grad, x_eager.grad, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("by_frequency", [False, True])
+def test_gradients_of_repeated_rows_are_the_same_every_time(by_frequency: bool) -> None:
+    grad, indices = torch.randn(2000, 16), torch.randint(5, (2000,))
+    call = Call(aten.embedding_dense_backward.default, (grad, indices, 7, -1, by_frequency), {})
+    lowered = call.lowered(newest_opset())
+    program = Program(lowered.model, lowered.signature, SessionSettings(("cpu",), {"intra_op_num_threads": 4}))
+    (first,) = program(grad, indices)
+    assert all(torch.equal(program(grad, indices)[0], first) for _ in range(50))

@@ -1,0 +1,43 @@
+"""The noise floor: what rounding alone explains."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dort_compare.measure.floor import coarsest, noise_floor
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        ([], None),
+        ([torch.int64, torch.bool], None),
+        ([torch.float64, torch.float32], torch.float32),
+        ([torch.float32, torch.int64, torch.float16], torch.float16),
+        ([torch.bfloat16, torch.float16], torch.bfloat16),
+    ],
+)
+def test_the_coarsest_floating_dtype(dtypes: list[torch.dtype], expected: torch.dtype | None) -> None:
+    assert coarsest(dtypes) == expected
+
+
+def test_integers_and_booleans_allow_nothing() -> None:
+    assert noise_floor(None, 1e9, 5.0) == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_the_floor_is_a_few_roundings_of_the_largest_element(dtype: torch.dtype) -> None:
+    rounding = torch.finfo(dtype).eps
+    assert noise_floor(dtype, 1.0, None) >= 2 * rounding
+    assert noise_floor(dtype, 1.0, None) <= 1e4 * rounding
+    assert noise_floor(dtype, 8.0, None) == 8 * noise_floor(dtype, 1.0, None)
+
+
+def test_float32_has_one_part_in_a_hundred_thousand() -> None:
+    assert noise_floor(torch.float32, 3.0, None) == pytest.approx(3e-5)
+
+
+def test_twice_torchs_own_error_is_noise_too() -> None:
+    assert noise_floor(torch.float32, 1.0, 0.5) == 1.0
+    assert noise_floor(torch.float32, 0.0, None) == 0.0

@@ -1,0 +1,103 @@
+"""Agree or diverge: over rows, over outputs, and over nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from dort_compare.measure.metrics import distance
+from dort_compare.measure.outcome import OutcomeRow, outcome_rows
+from dort_compare.measure.rows import Row
+from dort_compare.measure.verdict import judge
+
+ONE, TWO = torch.ones(2), torch.full((2,), 2.0)
+
+
+def row(status: Any, name: str = "mul", **changes: Any) -> Row:
+    measured: dict[str, Any] = {}
+    if status != "unaligned":
+        measured = {"inherited": distance(ONE, ONE if status == "ok" else TWO), "noise_floor": 1e-5}
+    values = {"phase": "forward", "graph": 0, "fx_node": name, "target": "aten.mul.Tensor", "module": "mlp"}
+    given = {
+        **values,
+        "source": "model.py:7",
+        "dtype": "float32",
+        "shape": (2,),
+        "status": status,
+        **measured,
+        **changes,
+    }
+    return Row(**given)
+
+
+def outcomes(eager: Any, compiled: Any, **exact: Any) -> list[OutcomeRow]:
+    return outcome_rows("debug", "output", {"y": eager} if eager is not None else {}, compiled, exact, None)
+
+
+def test_values_that_are_ok_agree() -> None:
+    assert judge([row("ok")], outcomes(ONE, {"y": ONE})) == ("agree", None)
+
+
+def test_nothing_compared_is_no_agreement() -> None:
+    for rows, results in ([], []), ([row("unaligned")], []), ([row("unaligned")], outcomes(ONE, {"y": ONE})):
+        verdict, first = judge(rows, results)
+        assert verdict == "diverge"
+        assert first is not None
+        assert first.reason == "nothing was compared"
+
+
+def test_the_first_diverging_value_is_named_with_where_it_comes_from() -> None:
+    verdict, first = judge([row("ok"), row("diverges", "b"), row("inherits", "c"), row("diverges", "d")], [])
+    assert verdict == "diverge"
+    assert first is not None
+    assert (first.fx_node, first.module, first.source) == ("b", "mlp", "model.py:7")
+    assert first.reason == "max |torch - onnx| = 1 where 1e-05 is noise"
+
+
+@pytest.mark.parametrize(("onnx_error", "side"), [(2.0, "ONNX"), (0.1, "torch")])
+def test_the_reason_says_who_is_further_from_float64(onnx_error: float, side: str) -> None:
+    _, first = judge([row("diverges", torch_vs_float64=0.5, onnx_vs_float64=onnx_error)], [])
+    assert first is not None
+    assert f"{side} is further from float64" in first.reason
+
+
+def test_outputs_that_depart_although_every_value_agrees() -> None:
+    verdict, first = judge([row("ok")], outcomes(ONE, {"y": TWO}))
+    assert verdict == "diverge"
+    assert first is not None
+    assert (first.phase, first.fx_node) == ("eager", "output y")
+    assert "the departure enters before ONNX" in first.reason
+
+
+@pytest.mark.parametrize(("eager", "compiled"), [(ONE, {}), (None, {"y": ONE})])
+def test_an_output_on_one_side_only_is_no_agreement(eager: Any, compiled: Any) -> None:
+    verdict, first = judge([row("ok")], outcomes(eager, compiled))
+    assert verdict == "diverge"
+    assert first is not None
+    assert first.reason == "only one side has it"
+
+
+def test_an_output_of_another_dtype_is_no_agreement() -> None:
+    verdict, first = judge([row("ok")], outcomes(ONE, {"y": ONE.double()}))
+    assert verdict == "diverge"
+    assert first is not None
+    assert first.reason == "dtype float64 instead of float32"
+
+
+def test_half_precision_is_measured_from_float64() -> None:
+    exact = torch.tensor([1.0 + 2.0**-12], dtype=torch.float64)
+    (found,) = outcomes(torch.tensor([1.0]).half(), {"y": torch.tensor([1.0 + 2.0**-9]).half()}, y=exact)
+    assert found.ok
+    assert found.torch_vs_float64 == 2.0**-12
+    assert found.onnx_vs_float64 == 2.0**-9 - 2.0**-12
+    assert not outcomes(torch.tensor([1.0]).half(), {"y": torch.tensor([1.1]).half()}, y=exact)[0].ok
+
+
+def test_the_precision_of_autocast_sets_the_floor() -> None:
+    def floor(precision: torch.dtype | None) -> float | None:
+        return outcome_rows("debug", "gradient", {"w": ONE}, {"w": ONE}, {}, precision)[0].noise_floor
+
+    assert floor(torch.bfloat16) == pytest.approx(4 * 2.0**-7)
+    assert floor(None) == pytest.approx(1e-5)

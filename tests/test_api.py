@@ -1,0 +1,234 @@
+"""``compare``: one call, one report, and nothing of the caller's touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from dort_compare import DebugBackend, Report, compare
+from dort_compare.api import compare_with
+from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
+from dort_compare.trace.modules import Call
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2))
+
+
+class Named(nn.Module):
+    """No parameters, keyword arguments, a dict of outputs."""
+
+    def forward(self, x: Tensor, *, scale: Tensor, shift: float = 0.0) -> dict[str, Any]:
+        return {"scaled": x * scale + shift, "others": [x.tanh(), x > 0]}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_right_model_agrees(backward: bool, dynamic: bool | None) -> None:
+    report = compare(mlp(), (torch.randn(5, 3),), backward=backward, dynamic=dynamic)
+    assert isinstance(report, Report)
+    assert report.verdict == "agree", str(report)
+    assert report.first_divergence is None
+    assert {row.phase for row in report.rows} == ({"forward", "backward"} if backward else {"inference"})
+    assert len([row for row in report.outputs if row.kind == "gradient"]) == (4 if backward else 0)
+    assert all(row.distance is not None for row in report.outputs)
+
+
+@pytest.mark.parametrize("autocast", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_half_precision_agrees(autocast: torch.dtype, dtype: torch.dtype) -> None:
+    whole = dtype != torch.float32
+    report = compare(
+        mlp().to(dtype), (torch.randn(5, 3, dtype=dtype),), backward=True, autocast=None if whole else autocast
+    )
+    assert report.verdict == "agree", str(report)
+    assert all(row.torch_vs_float64 is not None for row in report.outputs)
+
+
+@pytest.mark.parametrize("exporter", ["native", "torch"])
+def test_keyword_arguments_dict_outputs_and_no_parameters(exporter: str) -> None:
+    x, scale = torch.randn(3, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+    report = compare(Named(), (x,), {"scale": scale, "shift": 1.0}, backward=True, exporter=exporter)
+    assert report.verdict == "agree", str(report)
+    assert [row.name for row in report.outputs] == [
+        "['scaled']", "['others'][0]", "['others'][1]", "argument[0]", "argument['scale']",
+    ]  # fmt: skip
+
+
+def test_the_loss_is_the_callers() -> None:
+    seen: list[Any] = []
+
+    def loss(output: Tensor) -> Tensor:
+        seen.append(output)
+        return output.square().mean()
+
+    assert compare(mlp(), (torch.randn(5, 3),), backward=True, loss=loss).verdict == "agree"
+    assert len(seen) == 2
+
+
+def test_nothing_of_the_callers_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    model[0].weight.grad = torch.full((3, 3), 7.0)
+    x = torch.randn(2, 3, requires_grad=True)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    random, given = torch.get_rng_state(), x.detach().clone()
+    compare(model, (x,), backward=True)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.equal(model[0].weight.grad, torch.full((3, 3), 7.0))
+    assert model[0].bias.grad is None
+    assert x.grad is None
+    assert torch.equal(x, given)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert torch.is_grad_enabled()
+    assert list(tmp_path.iterdir()) == []
+
+
+class Counter(nn.Module):
+    """A model that another call makes another one of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_buffer_that_counts_calls_starts_from_the_same_number() -> None:
+    model = Counter()
+    report = compare(model, (torch.ones(3),))
+    assert report.verdict == "agree", str(report)
+    assert model.calls.item() == 0
+
+
+class Lying(nn.Module):
+    """A model that computes something else when it is compiled."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (2 if torch.compiler.is_compiling() else 3)
+
+
+def test_a_departure_before_onnx_is_told_from_one_within() -> None:
+    report = compare(Lying(), (torch.ones(3),))
+    assert report.verdict == "diverge"
+    assert {row.status for row in report.rows} == {"ok"}
+    assert report.first_divergence is not None
+    assert report.first_divergence.phase == "eager"
+
+
+def test_a_wrong_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dort_compare.lowering import registry
+    from dort_compare.lowering.ops import pointwise  # noqa: F401  (fills the table)
+
+    monkeypatch.setitem(registry._TABLE, torch.ops.aten.tanh.default, lambda op, x: op.Sin(x))
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    report = compare(model, (torch.randn(2, 3),), backward=True)
+    assert report.verdict == "diverge"
+    first = report.first_divergence
+    assert first is not None
+    assert (first.phase, first.target, first.onnx_nodes) == ("forward", "aten.tanh.default", ("tanh.Sin",))
+    assert first.module == "1"
+    assert "ONNX is further from float64" in first.reason
+    assert {row.status for row in report.rows if row.phase == "backward"} == {"ok"}
+
+
+def test_the_report_becomes_json(tmp_path: Path) -> None:
+    report = compare(mlp(), (torch.randn(5, 3),), backward=True)
+    report.to_json(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "agree"
+
+
+def test_a_dump_holds_forward_and_backward_and_nothing_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    compare(mlp(), (torch.randn(5, 3),), backward=True, dump=tmp_path / "dump")
+    assert list((tmp_path / "cwd").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cwd", "dump"]
+    graphs = json.loads((tmp_path / "dump" / "manifest.json").read_text())["graphs"]
+    assert [entry["phase"] for entry in graphs.values()] == ["forward", "backward"]
+    with safe_open(tmp_path / "dump" / graphs["model_1"]["inputs"], "pt") as inputs:
+        assert any(name.startswith("tangents") for name in inputs.keys())  # noqa: SIM118
+
+
+def test_backward_is_compared_on_its_own_inputs() -> None:
+    """Two saved activations of one shape: a pairing by shape, or forward's inputs, would mix them up."""
+
+    class Gate(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x.sigmoid() * y.tanh()
+
+    args = tuple(torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    comparison = compare_with(Gate(), Call(args, backward=True), DebugBackend())
+    assert comparison.report.verdict == "agree", str(comparison.report)
+    backward = comparison.graphs[1]
+    assert {"tangents_1"} < set(backward.named_inputs())
+    assert [row.phase for row in comparison.report.rows].count("backward") > 4
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            {"args": torch.ones(2, 3)},
+            UsageError,
+            "args is a Tensor; give the model's arguments as a tuple, such as (x,)",
+        ),
+        ({"provider": "cpuu"}, UsageError, "did you mean 'cpu'?"),
+        ({"colour": 1}, UsageError, "unknown option 'colour'"),
+        ({"max_runs": 0}, UsageError, "max_runs is 0"),
+        ({"target_opset": 999}, UsageError, "opset 999 is not supported"),
+        ({"dump": "/dev/null/dump"}, Exception, "cannot make the dump folder /dev/null/dump"),
+    ],
+)
+def test_a_wrong_call_is_one_line(call: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        compare(mlp(), **{"args": (torch.ones(1, 3),), **call})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_a_gpu_is_one_clear_line() -> None:
+    with pytest.raises(RuntimeUnavailableError, match="no CUDA device"):
+        compare(mlp(), (torch.ones(1, 3),), provider="cuda")
+
+
+def test_backward_with_nothing_to_differentiate_is_refused() -> None:
+    with pytest.raises(UsageError, match="no output depends on a parameter or argument that requires grad"):
+        compare(Named(), (torch.ones(2),), {"scale": torch.tensor(2.0)}, backward=True)
+
+
+def test_a_model_may_be_compared_again_and_again() -> None:
+    model = mlp()
+    for _ in range(torch._dynamo.config.recompile_limit + 2):
+        assert compare(model, (torch.randn(5, 3),)).rows
+
+
+def test_a_model_that_is_never_compiled_is_refused() -> None:
+    class Eager(nn.Module):
+        @torch.compiler.disable
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    with pytest.raises(UsageError, match=r"torch\.compile made no graph"):
+        compare(Eager(), (torch.ones(2),))
+
+
+def test_a_missing_lowering_comes_without_torchs_wrapping() -> None:
+    class Svd(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.linalg.svdvals(x)
+
+    with pytest.raises(MissingLoweringError, match=r"no lowering for aten._linalg_svd.*test_api.py:\d+\)"):
+        compare(Svd(), (torch.eye(3),))

@@ -1,0 +1,102 @@
+"""Whole modules: outputs and gradients, without a trace left in the caller's model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dort_compare.errors import UsageError
+from dort_compare.trace import run_module
+from dort_compare.trace.modules import Call
+
+
+def run(model: nn.Module, *args: Any, **call: Any) -> Any:
+    return run_module(model, dict(model.named_parameters()), Call(args, **call))
+
+
+class Nested(nn.Module):
+    def forward(self, x: Tensor, *, scale: Tensor) -> dict[str, Any]:
+        return {"a": x * scale, "b": (x + 1, None, 3), "flags": x > 0}
+
+
+def test_outputs_are_named_by_their_path() -> None:
+    outcome = run(Nested(), torch.ones(2), kwargs={"scale": torch.tensor(2.0)})
+    assert list(outcome.outputs) == ["['a']", "['b'][0]", "['flags']"]
+    assert list(run(nn.Identity(), torch.ones(2)).outputs) == ["output"]
+
+
+def test_gradients_are_named_by_parameter_or_argument() -> None:
+    scale = torch.tensor(2.0, requires_grad=True)
+    x = torch.ones(2, requires_grad=True)
+    outcome = run(Nested(), x, kwargs={"scale": scale}, backward=True)
+    assert set(outcome.gradients) == {"argument[0]", "argument['scale']"}
+    assert set(run(nn.Linear(2, 2), torch.ones(1, 2), backward=True).gradients) == {"weight", "bias"}
+
+
+def test_the_given_loss_is_differentiated() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    x = torch.tensor([[1.0, 2.0]])
+    outcome = run(model, x, backward=True, loss=lambda output: output.sum() * 3)
+    assert torch.equal(outcome.gradients["weight"], 3 * x)
+
+
+def test_nothing_of_the_callers_is_touched() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout())
+    x = torch.randn(4, 3)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    random = torch.get_rng_state()
+    run(model, x, backward=True)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert model.training
+
+
+class Cache(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+
+    def forward(self, cache: Tensor) -> tuple[Any, Any]:
+        self.steps += 1
+        cache.add_(1)
+        return cache, self.steps
+
+
+def test_arguments_and_buffers_written_in_place_are_restored_and_their_values_returned() -> None:
+    model, cache = Cache(), torch.zeros(2)
+    for _ in range(2):
+        outcome = run(model, cache)
+        assert [tensor.tolist() for tensor in outcome.outputs.values()] == [[1.0, 1.0], [1.0]]
+        assert cache.tolist() == [0.0, 0.0]
+        assert model.steps.tolist() == [0.0]
+
+
+def test_random_models_draw_the_same_each_time() -> None:
+    model = nn.Dropout()
+    x = torch.ones(100)
+    assert torch.equal(run(model, x).outputs["output"], run(model, x).outputs["output"])
+
+
+def test_autocast_reaches_the_model() -> None:
+    assert run(nn.Linear(2, 2), torch.ones(1, 2), autocast=torch.bfloat16).outputs["output"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("model", "call", "message"),
+    [
+        (nn.Identity(), {"backward": True}, "no output depends on a parameter or argument that requires grad"),
+        (nn.Linear(1, 1), {"backward": True, "loss": lambda output: output.detach().sum()}, "no output depends on"),
+        (nn.Linear(1, 1), {"backward": True, "loss": lambda output: output}, "loss has to be a tensor of one element"),
+        (nn.Linear(1, 1), {"backward": True, "loss": lambda output: 1.0}, "loss has to be a tensor of one element"),
+        (nn.ModuleList(), {}, "returned NoneType without any tensor"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(model: nn.Module, call: dict[str, Any], message: str) -> None:
+    function: Any = (lambda x: None) if isinstance(model, nn.ModuleList) else model
+    with pytest.raises(UsageError, match=message):
+        run_module(function, dict(model.named_parameters()), replace(Call((torch.ones(2, 1),)), **call))
