@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.views import view_of_inputs
 
 Scalar = int | float | bool | None
 
@@ -29,7 +30,8 @@ class GraphOutput:
 
     ``name`` is the FX node (and ONNX value) that is returned, or None for the constant ``constant``.
     ``dtype`` is None for a symbolic integer, which lives on the CPU. ``order`` is set where torch promised a dense
-    layout that is not contiguous: the dimensions from the outermost to the innermost in memory.
+    layout that is not contiguous: the dimensions from the outermost to the innermost in memory. ``view`` is set for a
+    view of inputs: it makes the output from all inputs of the graph.
     """
 
     name: str | None
@@ -37,6 +39,7 @@ class GraphOutput:
     dtype: torch.dtype | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     order: tuple[int, ...] | None = None
+    view: fx.GraphModule | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ class Signature:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Names of the outputs that have to be computed, each once: no input that is handed through, no constant."""
+        """Names of the outputs that have to be computed, each once: no input, no view of one, no constant."""
         given = {i.name for i in self.inputs}
-        names = (o.name for o in self.outputs if o.name is not None and o.name not in given)
+        names = (o.name for o in self.outputs if o.name is not None and o.name not in given and o.view is None)
         return tuple(dict.fromkeys(names))
 
 
@@ -86,7 +89,8 @@ def _output(value: object) -> GraphOutput:
     meta = value.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return GraphOutput(value.name)
-    return GraphOutput(value.name, dtype=meta.dtype, device=meta.device, order=_memory_order(meta))
+    view = view_of_inputs(value)
+    return GraphOutput(value.name, dtype=meta.dtype, device=meta.device, order=_memory_order(meta), view=view)
 
 
 def _memory_order(value: torch.Tensor) -> tuple[int, ...] | None:

@@ -59,6 +59,8 @@ def _returned(output: GraphOutput, given: dict[str, Argument], computed: dict[st
         return output.constant
     if output.name in given:
         return given[output.name]
+    if output.view is not None:
+        return output.view(*given.values())
     value = computed[output.name]
     if output.dtype is None:
         return int(value)

@@ -60,13 +60,25 @@ def make_session(model: onnx.ModelProto, settings: SessionSettings, providers: S
     chosen, stream = _on_torch_stream(providers)
     options = settings.make_options()
     try:
-        session = ort.InferenceSession(model.SerializeToString(), options, chosen, enable_fallback=0)
+        session = ort.InferenceSession(
+            model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=_inexact_for(model)
+        )
     except Exception as problem:  # noqa: BLE001
         raise _explained(problem, origins) from None
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
     return Session(session, stream, origins)
+
+
+def _inexact_for(model: onnx.ModelProto) -> list[str]:
+    """The optimizers of ONNX Runtime that would change the values of ``model``.
+
+    MatMulScaleFusion keeps the factor as float32, which costs a float64 product half of its digits.
+    """
+    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    has_float64 = any(value.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE for value in values)
+    return ["MatMulScaleFusion"] if has_float64 else []
 
 
 def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:

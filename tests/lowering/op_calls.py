@@ -22,12 +22,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_on
 from dort_compare.lowering import Lowered, lower
 from dort_compare.runtime import Program, SessionSettings
 
-CPU = SessionSettings(
-    ("cpu",),
-    {"intra_op_num_threads": 1, "optimization.disable_specified_optimizers": "MatMulScaleFusion"},
-)
-"""One thread, for that is quicker here; and without MatMulScaleFusion, which keeps a float64 factor as a float32
-attribute: what that spoils is not the lowering's."""
+CPU = SessionSettings(("cpu",), {"intra_op_num_threads": 1})
+"""One thread, for that is quicker here."""
 Target = Callable[..., Any]
 
 

@@ -62,7 +62,6 @@ def test_one_program_serves_every_size(name: str, opset: int) -> None:
     assert any(graph_input.dtype is None for graph_input in backend.graphs[0].signature.inputs)
 
 
-@pytest.mark.xfail(reason="programs return copies where AOTAutograd expects the strides of a view", strict=True)
 def test_views_of_the_input_with_symbolic_bounds_are_returned() -> None:
     backend = dort_compare.DebugBackend(providers=["cpu"])
     torch._dynamo.reset()
