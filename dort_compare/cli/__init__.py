@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line (default: that of the process) and exits; a caller's mistake ends in one line."""
     try:
         agrees = commands.main(arguments, prog_name="dort-compare", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message(), err=True)
+        sys.exit(WRONG_CALL)
     except click.ClickException as problem:
         _give_up(problem.format_message())
     except DortError as problem:

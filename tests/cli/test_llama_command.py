@@ -138,6 +138,13 @@ def test_a_wrong_call_is_one_line_and_status_2(capsys, flags, message):
     assert not out
 
 
+def test_no_command_shows_the_help(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 2
+    assert "llama  Compares a part of a Llama" in capsys.readouterr().err
+
+
 def test_an_unwritable_or_foreign_dump_folder_is_refused(capsys, tmp_path):
     foreign = tmp_path / "photos"
     foreign.mkdir()
