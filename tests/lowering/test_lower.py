@@ -221,3 +221,24 @@ def test_gradients_of_repeated_rows_are_the_same_every_time(by_frequency: bool) 
     program = Program(lowered.model, lowered.signature, SessionSettings(("cpu",), {"intra_op_num_threads": 4}))
     (first,) = program(grad, indices)
     assert all(torch.equal(program(grad, indices)[0], first) for _ in range(50))
+
+
+@pytest.mark.parametrize("picked", [(..., slice(1, None)), (..., slice(0, None, 3)), (..., 2)], ids=str)
+def test_a_gradient_padded_between_transposes_survives_the_optimizers(picked: tuple[object, ...]) -> None:
+    """ONNX Runtime's TransposeOptimizer moves a Transpose through Pad and overlooks the input ``axes`` (1.31)."""
+
+    def function(x: Tensor) -> Tensor:
+        y = (x * 2).transpose(1, 2)[picked]
+        return 2 * (y.transpose(0, 1) if y.ndim == 3 else y.transpose(1, 2))
+
+    backend = dort_compare.DebugBackend(providers=["cpu"])
+    torch._dynamo.reset()
+    x = torch.randn(2, 3, 4, 5, requires_grad=True)
+    result = torch.compile(function, backend=backend)(x)
+    direction = torch.randn_like(result)
+    (gradient,) = torch.autograd.grad(result, x, direction)
+    (expected,) = torch.autograd.grad(function(x), x, direction)
+    assert torch.equal(gradient, expected)
+    pads = [node for graph in backend.graphs for node in graph.onnx_model.graph.node if node.op_type == "Pad"]
+    assert pads
+    assert all(len(node.input) == 3 for node in pads)

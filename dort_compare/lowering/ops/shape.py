@@ -126,32 +126,39 @@ def slice_backward(
 
     The gradient stands at start, start + step, ... among zeros: spread by ``step``, then padded on both sides.
     """
-    dim %= len(input_sizes)
+    rank = len(input_sizes)
+    dim %= rank
     size, length = input_sizes[dim], op.size(grad, dim)
     if not (isinstance(start, int) and isinstance(size, int) and isinstance(length, int)):
         if step != 1 or not isinstance(start, int) or start < 0:
             raise op.unsupported("a slice with a step or a negative start of a symbolic size")
-        return _pad(op, grad, dim, start, op.Sub(_value(op, size), _value(op, _plus(op, length, start))))
+        return _pad(op, grad, rank, dim, start, op.Sub(_value(op, size), _value(op, _plus(op, length, start))))
     before = slice(start, end if isinstance(end, int) else None, step).indices(size)[0]
     if length == 0:
-        return op.Expand(op.const(0, op.result.dtype), op.dims(list(op.result.shape)))
+        return op.Expand(op.const(0, op.result.dtype), op.dims(input_sizes))
     if step != 1:
         grad = _spread(op, grad, dim, length, step)
         length = (length - 1) * step + 1
-    return _pad(op, grad, dim, before, size - before - length)
+    return _pad(op, grad, rank, dim, before, size - before - length)
 
 
 def _spread(op: Builder, grad: ir.Value, dim: int, length: int, step: int) -> ir.Value:
     """Puts ``step - 1`` zeros after every element along ``dim`` but the last."""
-    inner = op.Unsqueeze(grad, [dim + 1])
-    padded = op.Pad(inner, [0, step - 1], op.const(0, op.result.dtype), [dim + 1])
+    rank = len(shape_of(grad)) + 1
+    padded = _pad(op, op.Unsqueeze(grad, [dim + 1]), rank, dim + 1, 0, step - 1)
     shape = [n if i != dim else length * step for i, n in enumerate(shape_of(grad))]
     spread = op.Reshape(padded, op.dims([n if isinstance(n, int) else -1 for n in shape]))
     return op.Slice(spread, [0], [(length - 1) * step + 1], [dim])
 
 
-def _pad(op: Builder, x: ir.Value, dim: int, before: Dim, after: Dim) -> ir.Value:
-    return op.Pad(x, op.dims([before, after]), op.const(0, op.result.dtype), [dim])
+def _pad(op: Builder, x: ir.Value, rank: int, dim: int, before: Dim, after: Dim) -> ir.Value:
+    """Zeros on both sides of one dimension, given for all of them.
+
+    Never by Pad's input ``axes``: ONNX Runtime's TransposeOptimizer reads the pads as if there were none (1.31).
+    """
+    pads: list[Dim] = [0] * (2 * rank)
+    pads[dim], pads[dim + rank] = before, after
+    return op.Pad(x, op.dims(pads), op.const(0, op.result.dtype))
 
 
 def _value(op: Builder, size: Dim) -> ir.Value:
@@ -165,11 +172,12 @@ def _plus(op: Builder, a: Dim, b: Dim) -> Dim:
 @lowering(aten.select_backward.default)
 def select_backward(op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, index: int) -> ir.Value:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
-    dim %= len(input_sizes)
+    rank = len(input_sizes)
+    dim %= rank
     size = input_sizes[dim]
     if not isinstance(size, int):
         raise op.unsupported("the gradient of an element of a symbolic size")
-    return _pad(op, op.Unsqueeze(grad, [dim]), dim, index % size, size - index % size - 1)
+    return _pad(op, op.Unsqueeze(grad, [dim]), rank, dim, index % size, size - index % size - 1)
 
 
 @lowering(aten.split.Tensor)
