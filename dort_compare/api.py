@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.backends import CompiledGraph, DebugBackend
+from dort_compare.dump import staged
 from dort_compare.errors import DortError, UsageError
+from dort_compare.measure.floor import coarsest
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.rows import Candidate, Row, measured_rows
 from dort_compare.measure.verdict import judge
@@ -24,12 +28,14 @@ from dort_compare.trace.modules import Call, Loss
 
 @dataclass(frozen=True)
 class Comparison:
-    """A report with what it was made from: both executions, the float64 one where there was one, the graphs."""
+    """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
+    coarsest dtype that the model computes in, the graphs."""
 
     report: Report
     eager: Outcome
     compiled: Outcome
     exact: Outcome
+    precision: torch.dtype | None
     graphs: Sequence[CompiledGraph]
 
 
@@ -50,32 +56,45 @@ def compare(
 
     ``args`` and ``kwargs`` are the model's. ``backward`` compares the gradients of ``loss(output)`` too, by default of
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
-    "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a new folder for graphs, models, inputs.
+    "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
+    which appears, or takes the place of an older dump, once the comparison is complete.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
+    if "storage" in options:
+        raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
+    if loss is not None and not backward:
+        raise UsageError("a loss is only used for gradients; give backward=True with it")
     if not isinstance(args, (tuple, list)):
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
-    backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": dump, **options})
-    return compare_with(model, call, backend, dynamic).report
+    with staged(Path(dump)) if dump is not None else nullcontext() as folder:
+        backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
+        return compare_with(model, call, backend, dynamic).report
 
 
 def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None) -> Comparison:
-    """Like ``compare``, for a backend of the caller's; returns the executions beside the report."""
+    """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
+
+    A module that torch.compile has wrapped already is compared as the module inside.
+    """
+    model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     parameters = dict(model.named_parameters())
     eager = run_module(model, parameters, call)
     compiled = run_compiled(model, call, backend, dynamic)
-    exact = _in_float64(model, call) if _is_half(call, eager) else Outcome({})
-    outcome = tuple(outcome_of("debug", eager, compiled, exact, call.autocast))
+    exact = _in_float64(model, call)
+    precision = _precision(model, call)
+    outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
     if not backend.graphs:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     rows = tuple(row for graph in backend.graphs for row in graph_rows(graph))
     verdict, divergence = judge(rows, outcome)
-    return Comparison(Report(verdict, divergence, rows, outcome), eager, compiled, exact, backend.graphs)
+    return Comparison(Report(verdict, divergence, rows, outcome), eager, compiled, exact, precision, backend.graphs)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
@@ -100,6 +119,7 @@ def graph_rows(graph: CompiledGraph) -> Iterator[Row]:
         eager_values(graph.graph_module, inputs),
         float64_values(graph.graph_module, inputs),
         _candidates(graph),
+        graph.named_inputs(),
     )
 
 
@@ -121,21 +141,29 @@ def outcome_of(
     yield from outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision)
 
 
-def _is_half(call: Call, eager: Outcome) -> bool:
-    half = (torch.float16, torch.bfloat16)
-    return call.autocast in half or any(tensor.dtype in half for tensor in eager.outputs.values())
+def _precision(model: nn.Module, call: Call) -> torch.dtype | None:
+    """The coarsest dtype of autocast, parameters, buffers and arguments."""
+    arguments = [leaf for leaf in tree_leaves((tuple(call.args), dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
+    dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *arguments)]
+    return coarsest([*dtypes, call.autocast] if call.autocast else dtypes)
 
 
 def _in_float64(model: nn.Module, call: Call) -> Outcome:
-    """The model with parameters, buffers and arguments in float64 and no autocast."""
+    """The model with parameters, buffers and arguments in float64 and no autocast; nothing where it does not run so,
+
+    because it casts to a narrower dtype on the way, say.
+    """
     state = {name: _double(tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
-    args, kwargs = torch.utils._pytree.tree_map(_double, (tuple(call.args), dict(call.kwargs)))
+    args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
     parameters = {name: state[name] for name, _ in model.named_parameters()}
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(model, state, args, kwargs)
 
-    return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+    try:
+        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+    except (RuntimeError, NotImplementedError):
+        return Outcome({})
 
 
 def _double(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
 
 from dort_compare import provenance
 from dort_compare.lowering import decompositions, lower
@@ -34,13 +35,19 @@ def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[A
 
     The partitioner is the one that honours activation checkpointing; inductor and aot_eager use it too.
     """
-    return aot_autograd(
+    backend = aot_autograd(
         fw_compiler=functools.partial(compiler, phase="forward"),
         bw_compiler=functools.partial(compiler, phase="backward"),
         inference_compiler=functools.partial(compiler, phase="inference"),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
+
+    def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        with functorch_config.patch(donated_buffer=False):  # donated activations forbid retain_graph=True
+            return backend(graph_module, example_inputs)
+
+    return compile_graph
 
 
 def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase, number: int) -> Lowered:

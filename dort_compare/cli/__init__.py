@@ -35,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _give_up(str(problem))
     except click.Abort:
         _give_up("interrupted")
+    except (MemoryError, RuntimeError) as problem:
+        if isinstance(problem, RuntimeError) and "alloc" not in str(problem):
+            raise
+        _give_up(f"not enough memory for these sizes: {problem}")
     sys.exit(DIVERGES if agrees is False else 0)
 
 

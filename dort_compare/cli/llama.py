@@ -14,7 +14,7 @@ import torch
 from dort_compare.backends.options import EXPORTERS, Options
 from dort_compare.cli.walk import Settings, walk
 from dort_compare.dump import staged
-from dort_compare.errors import RuntimeUnavailableError
+from dort_compare.errors import RuntimeUnavailableError, UsageError
 from dort_compare.models import PARTS, SOURCES
 from dort_compare.report.report import check_writable
 
@@ -60,7 +60,9 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
 @_size("--seq", 1024, "Sequence length.")
 @_size("--batch", 2, "Batch size.")
 @_switch("--mask", False, "Give the model part a padding mask.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of weights and inputs.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of weights and inputs."
+)
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
 def llama(
@@ -71,6 +73,8 @@ def llama(
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
     if json_file is not None:
         check_writable(json_file)
+        if dump is not None and dump.absolute() in json_file.absolute().parents:
+            raise UsageError(f"--json {json_file} lies in the dump folder, which is replaced as a whole; put it beside")
     autocast = _DTYPES[mixed_dtype] if mixed else None
     given["opset"] = Options.of(exporter=given["exporter"], target_opset=given["opset"]).opset
     settings = Settings(device="cuda" if cuda else "cpu", autocast=autocast, **given)

@@ -105,7 +105,7 @@ def _run_onnxrt(settings: Settings, folder: Path, module: torch.nn.Module, call:
     options = {"dump": folder, "dump_prefix": "onnxrt", **settings.options}
     backend = functools.partial(onnxrt, options=options)
     outcome = run_compiled(module, call, backend, settings.dynamic or None)
-    return tuple(outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, call.autocast))
+    return tuple(outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, comparison.precision))
 
 
 def _tell_outcome(echo: Echo, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime as ort
 import torch
 from safetensors.torch import save_file
 from torch import fx
@@ -89,4 +90,4 @@ class DumpWriter:
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("torch", "onnx", "onnx-ir")}
+    return {name: version(name) for name in ("dort-compare", "torch", "onnx")} | {"onnxruntime": ort.__version__}

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import torch
 
-_RELATIVE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4 * 2.0**-10, torch.bfloat16: 4 * 2.0**-7}
-"""Of the largest element: 1e-5 for float32, four roundings (units in the last place) for the half-precision types."""
+_ULPS = 4
+_RELATIVE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: _ULPS * 2.0**-10,
+    torch.bfloat16: _ULPS * 2.0**-7,
+}
+"""Of the largest element, after a whole graph: 1e-5 for float32, four units in the last place for the half ones."""
+
+_ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
+"""Of the largest element, after one op on the same operands: two units in the last place for the half ones."""
 
 _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_MOSTLY_NOISE = 0.1
+_MANY = 64
+"""So many elements hold the typical error for sure; of fewer, torch's may all happen to be small."""
 
 
 def coarsest(dtypes: list[torch.dtype]) -> torch.dtype | None:
@@ -16,13 +28,30 @@ def coarsest(dtypes: list[torch.dtype]) -> torch.dtype | None:
     return known[-1] if known else None
 
 
-def noise_floor(precision: torch.dtype | None, scale: float, reference_error: float | None) -> float:
+def rounding(dtype: torch.dtype) -> float:
+    """What one op may add, as a share of the tensor's largest element."""
+    return _ROUNDING.get(dtype, 0.0)
+
+
+def noise_floor(
+    precision: torch.dtype | None, scale: float, reference_error: float | None, numel: int = _MANY
+) -> float:
     """The largest deviation that is still noise, in the unit of the values.
 
-    ``precision`` is the coarsest dtype that the value went through, ``scale`` its largest finite element,
-    ``reference_error`` how far torch's own value lies from float64; an error twice as large as torch's is noise too.
-    Integers and booleans (``precision`` None) allow nothing.
+    ``precision`` is the coarsest dtype that the value went through, ``scale`` its largest finite element and
+    ``reference_error`` how far torch's own value lies from float64. With it, the half-precision types allow twice
+    that error and one unit in the last place (four, where a tensor has few elements); float32 and float64 allow their
+    share of the scale, or twice the error if that is more. A value of which torch itself holds less than a digit (what
+    is left where everything cancels) allows ten times its error. Integers and booleans (``precision`` None) allow
+    nothing.
     """
     if precision is None:
         return 0.0
-    return max(_RELATIVE[precision] * scale, 2 * (reference_error or 0.0))
+    allowed = _RELATIVE[precision] * scale
+    if reference_error is None:
+        return allowed
+    if reference_error > _MOSTLY_NOISE * scale:
+        return max(allowed, 10 * reference_error)
+    if precision in (torch.float16, torch.bfloat16):
+        return 2 * reference_error + (allowed / _ULPS if numel >= _MANY else allowed)
+    return max(allowed, 2 * reference_error)

@@ -82,6 +82,6 @@ def _row(
     if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
         torch_error, onnx_error = (deviation(exact, value) for value in (expected, got))
     own = coarsest([expected.dtype])
-    floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error)
+    floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error, expected.numel())
     ok = is_noise(found, floor, onnx_error)
     return OutcomeRow(backend, kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)

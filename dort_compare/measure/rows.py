@@ -11,8 +11,10 @@ import torch
 from torch import fx
 
 from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.local import local_error
 from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.provenance import Phase, Provenance
+from dort_compare.trace import Replay
 
 Status = Literal["ok", "inherits", "diverges", "unaligned"]
 _NO_VALUE = "no ONNX value stands for it"
@@ -52,12 +54,13 @@ class Row:
     op_types: tuple[str, ...] = ()
     computed_in: str | None = None
     inherited: Distance | None = None
+    local: Distance | None = None
     noise_floor: float | None = None
     torch_vs_float64: Number | None = None
     onnx_vs_float64: Number | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; ``local`` is null: each side is only measured on its own earlier values so far."""
+        """Strict JSON; ``local`` is null where torch could not run the op alone on ONNX's operands."""
         return {
             "phase": self.phase,
             "graph": self.graph,
@@ -71,7 +74,7 @@ class Row:
             "source": self.source,
             "computed_in": self.computed_in,
             "inherited": self.inherited.to_json() if self.inherited else None,
-            "local": None,
+            "local": self.local.to_json() if self.local else None,
             "noise_floor": json_number(self.noise_floor),
             "torch_vs_float64": json_number(self.torch_vs_float64),
             "onnx_vs_float64": json_number(self.onnx_vs_float64),
@@ -91,12 +94,14 @@ def measured_rows(
     reference: Iterable[TracedValue],
     referee: Iterable[TracedValue],
     candidates: Mapping[str, Candidate | str],
+    inputs: Mapping[str, Any],
 ) -> Iterator[Row]:
-    """Rows in the order of execution; ``reference`` and ``referee`` trace the same graph.
+    """Rows in the order of execution; ``reference`` and ``referee`` trace the same graph on ``inputs``, by name.
 
     ``candidates`` are by FX node; in the place of one that cannot be compared stands the reason.
     """
-    judge = _Judge(phase, graph)
+    tensors = {name: c.tensor for name, c in candidates.items() if isinstance(c, Candidate)}
+    judge = _Judge(phase, graph, Replay({**inputs, **tensors}))
     for (node, expected), (_, exact) in zip(reference, referee, strict=True):
         yield judge.row(node, expected, exact, candidates.get(node.name, _NO_VALUE))
 
@@ -104,9 +109,10 @@ def measured_rows(
 class _Judge:
     """Knows of every value of one graph so far how coarsely it was computed and whether it has diverged."""
 
-    def __init__(self, phase: Phase, graph: int) -> None:
+    def __init__(self, phase: Phase, graph: int, replay: Replay) -> None:
         self.phase = phase
         self.graph = graph
+        self.replay = replay
         self.precisions: dict[fx.Node, torch.dtype | None] = {}
         self.astray: set[fx.Node] = set()
 
@@ -119,19 +125,25 @@ class _Judge:
         inherited = distance(expected, candidate.tensor)
         torch_error = _from_float64(exact, expected)
         onnx_error = torch_error if inherited.equal else _from_float64(exact, candidate.tensor)
-        floor = noise_floor(precision, inherited.scale or 0.0, torch_error)
+        floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
+        local = local_error(self.replay, node, candidate.tensor)
+        if local is not None:
+            status: Status = "diverges" if not local.is_noise else "inherits" if is_astray else "ok"
+        else:
+            status = "ok" if not is_astray else "inherits" if inherits else "diverges"
         return self._row(
             node,
             expected,
-            "ok" if not is_astray else "inherits" if inherits else "diverges",
+            status,
             onnx_value=candidate.name,
             onnx_nodes=candidate.nodes,
             op_types=candidate.op_types,
             computed_in=candidate.computed_in,
             inherited=inherited,
-            noise_floor=floor,
+            local=local.distance if local else None,
+            noise_floor=local.noise_floor if local else floor,
             torch_vs_float64=torch_error,
             onnx_vs_float64=onnx_error,
         )
@@ -163,12 +175,12 @@ class _Judge:
 
 
 def is_noise(inherited: Distance, floor: float, onnx_error: Number | None = None) -> bool:
-    """Whether the distance from torch, or that from float64, stays within the floor, with no finding beside it."""
+    """Whether ONNX's distance from float64, or without one that from torch, is within the floor and no finding."""
     if inherited.equal:
         return True
     if inherited.finding is not None or inherited.max_abs is None:
         return False
-    return inherited.max_abs <= floor or (onnx_error is not None and onnx_error <= floor)
+    return (inherited.max_abs if onnx_error is None else onnx_error) <= floor
 
 
 def _from_float64(exact: torch.Tensor, value: torch.Tensor) -> Number | None:

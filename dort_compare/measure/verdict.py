@@ -60,10 +60,12 @@ def _at_row(row: Row) -> Divergence:
 
 
 def _row_reason(row: Row) -> str:
-    assert row.inherited is not None
-    if row.inherited.finding:
-        return row.inherited.finding
-    reason = f"max |torch - onnx| = {row.inherited.max_abs:.3g} where {row.noise_floor:.3g} is noise"
+    found = row.local or row.inherited
+    assert found is not None
+    if found.finding:
+        return found.finding
+    where = " on the same operands" if row.local else ""
+    reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
     if row.torch_vs_float64 is None or row.onnx_vs_float64 is None:
         return reason
     further = "ONNX" if row.onnx_vs_float64 > row.torch_vs_float64 else "torch"
@@ -77,7 +79,8 @@ def _outcome_reason(row: OutcomeRow) -> str:
         return row.distance.finding
     return (
         f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise, "
-        "although every value of the compiled graphs agrees: the departure enters before ONNX"
+        "although no op of the compiled graphs departs by itself: it enters in tracing, before ONNX, or where the "
+        "program that ran differs from the one whose values were exposed"
     )
 
 

@@ -20,9 +20,11 @@ from dort_compare.report.report import Report
 def verdict_line(report: Report) -> str:
     """The verdict in one line."""
     compared = sum(row.inherited is not None for row in report.rows)
+    left = len(report.rows) - compared
     first = report.first_divergence
     if first is None:
-        return f"agree: {compared} values and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
+        values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
+        return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
     place = " at ".join(part for part in (first.module and f"in module {first.module}", first.source) if part)
     what = f"{first.phase} {first.fx_node}" + (f" ({first.target})" if first.target else "")
     return f"diverge: {what}{' ' + place if place else ''}: {first.reason}"

@@ -25,14 +25,10 @@ class _Float64(fx.Interpreter):
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        raised_args, raised_kwargs = pytree.tree_map(_raised, (args, kwargs))
-        if target is aten._softmax.default or target is aten._log_softmax.default:
-            raised_args = (*raised_args[:2], False)  # half_to_float has no meaning for float64
         try:
-            result = super().call_function(target, raised_args, raised_kwargs)
+            return call_in_float64(target, args, kwargs)
         except (NotImplementedError, RuntimeError):
-            result = self._in_its_own_dtype(target)
-        return pytree.tree_map(_raised, result)
+            return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:
         """For a kernel that float64 lacks, such as CUDA's fused attention: that op alone computes as in eager."""
@@ -45,6 +41,14 @@ class _Float64(fx.Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return _raised(super().get_attr(target, args, kwargs))
+
+
+def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
+    """``target(*args, **kwargs)`` with floating operands and dtype arguments raised to float64, and so the result."""
+    args, kwargs = pytree.tree_map(_raised, (args, kwargs))
+    if target is aten._softmax.default or target is aten._log_softmax.default:
+        args = (*args[:2], False)  # half_to_float has no meaning for float64
+    return pytree.tree_map(_raised, target(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:

@@ -44,8 +44,8 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     """Calls ``function`` and, for a backward call, differentiates the loss by parameters and arguments.
 
     The loss is ``call.loss(result)``; without one, every floating output is multiplied with a fixed random tensor and
-    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched, the random state stays, and buffers
-    and arguments that the call writes in place get their content back.
+    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched, the random state stays, and
+    parameters, buffers and arguments that the call writes in place get their content back.
 
     Raises UsageError where a backward call has nothing to differentiate.
     """
@@ -78,10 +78,10 @@ def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[
 
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
-    """What a call may write in place: buffers and arguments."""
-    buffers = list(function.buffers()) if isinstance(function, nn.Module) else []
+    """What a call may write in place: parameters, buffers and arguments."""
+    state = [*function.parameters(), *function.buffers()] if isinstance(function, nn.Module) else []
     leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
-    return buffers + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+    return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
 
 
 @contextmanager

@@ -39,5 +39,16 @@ def test_float32_has_one_part_in_a_hundred_thousand() -> None:
 
 
 def test_twice_torchs_own_error_is_noise_too() -> None:
-    assert noise_floor(torch.float32, 1.0, 0.5) == 1.0
+    assert noise_floor(torch.float32, 1.0, 0.05) == 0.1
     assert noise_floor(torch.float32, 0.0, None) == 0.0
+
+
+def test_where_torch_holds_less_than_a_digit_ten_times_its_error_is_noise() -> None:
+    assert noise_floor(torch.float32, 1.0, 0.5) == 5.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_allows_little_more_than_twice_torchs_error(dtype: torch.dtype) -> None:
+    ulp = torch.finfo(dtype).eps
+    assert noise_floor(dtype, 1.0, ulp) == 3 * ulp
+    assert noise_floor(dtype, 1.0, ulp, numel=3) == 6 * ulp

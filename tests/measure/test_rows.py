@@ -217,7 +217,7 @@ def rows_for(change: Callable[[Tensor], Tensor], x: Tensor) -> list[Row]:
         return list(eager_values(module, [x]))
 
     candidates = {n.name: Candidate(n.name, change(value), (n.name,), ("Op",), None) for n, value in traced()}
-    return list(measured_rows("inference", 0, traced(), list(float64_values(module, [x])), candidates))
+    return list(measured_rows("inference", 0, traced(), list(float64_values(module, [x])), candidates, {}))
 
 
 @pytest.mark.parametrize(
@@ -259,6 +259,6 @@ def test_a_trace_of_another_graph_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         list(
             measured_rows(
-                "inference", 0, list(eager_values(fx.symbolic_trace(lambda x: x + 1), [torch.ones(1)])), [], {}
+                "inference", 0, list(eager_values(fx.symbolic_trace(lambda x: x + 1), [torch.ones(1)])), [], {}, {}
             )
         )

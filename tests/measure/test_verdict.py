@@ -68,7 +68,7 @@ def test_outputs_that_depart_although_every_value_agrees() -> None:
     assert verdict == "diverge"
     assert first is not None
     assert (first.phase, first.fx_node) == ("eager", "output y")
-    assert "the departure enters before ONNX" in first.reason
+    assert "it enters in tracing, before ONNX" in first.reason
 
 
 @pytest.mark.parametrize(("eager", "compiled"), [(ONE, {}), (None, {"y": ONE})])

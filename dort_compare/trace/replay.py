@@ -1,0 +1,63 @@
+"""One op again, by torch, on operands that another execution had."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from dort_compare.trace.float64 import call_in_float64
+
+
+class Replay:
+    """Runs single nodes of a graph on given values.
+
+    ``values`` holds, by FX node name, the graph's inputs and what the other execution computed; a 0-d tensor stands for
+    a size. What an op that returns several values gives is computed again for each of them.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._nudge = 0.0
+
+    @torch.no_grad()
+    def value(self, node: fx.Node, *, in_float64: bool = False, nudge: float = 0.0) -> torch.Tensor | None:
+        """What torch makes of the operands of ``node``, in their dtypes or in float64; None where one is unknown.
+
+        ``nudge`` moves half-precision operands by that many units in the last place, one up and the next down.
+        """
+        self._nudge = nudge
+        try:
+            result = self._call(node, in_float64)
+        except (_UnknownError, NotImplementedError, RuntimeError):
+            return None
+        return result if isinstance(result, torch.Tensor) else None
+
+    def _call(self, node: fx.Node, in_float64: bool) -> Any:
+        if node.target is operator.getitem:
+            producer, position = node.args
+            assert isinstance(producer, fx.Node)
+            return self._call(producer, in_float64)[position]
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
+        if in_float64:
+            return call_in_float64(node.target, args, kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _operand(self, node: fx.Node) -> Any:
+        if node.op == "get_attr":
+            return operator.attrgetter(str(node.target))(node.graph.owning_module)
+        if node.name not in self._values:
+            raise _UnknownError(node.name)
+        value = self._values[node.name]
+        if self._nudge and isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
+            self._nudge = -self._nudge
+            return value.float() * (1 - self._nudge * torch.finfo(value.dtype).eps)
+        is_size = not isinstance(node.meta.get("val"), torch.Tensor)
+        return value.item() if is_size and isinstance(value, torch.Tensor) else value
+
+
+class _UnknownError(LookupError):
+    """An operand that the other execution has no value for."""

@@ -1,0 +1,106 @@
+"""A fault is blamed on the op that has it, and rounding on none: neither what cancels, nor what a threshold flips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import dort_compare
+from dort_compare.lowering import registered, registry
+from dort_compare.models import LlamaConfig, build
+
+aten = torch.ops.aten
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, target: Any, factor: float) -> None:
+    """Every result of ``target`` comes out scaled."""
+    original = registered()[target]
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return op.cast(op.Mul(op.cast(original(op, *args, **kwargs), torch.float32), factor), op.result.dtype)
+
+    monkeypatch.setitem(registry._TABLE, target, wrong)
+
+
+@pytest.mark.parametrize(
+    ("target", "factor"), [(aten._softmax.default, 1.02), (aten.silu.default, 0.97), (aten.rsqrt.default, 1.001)]
+)
+def test_a_fault_in_mixed_precision_is_blamed_on_its_op(monkeypatch, target, factor):
+    plant(monkeypatch, target, factor)
+    config = LlamaConfig(hidden=64, heads=4, intermediate=96, vocabulary=100)
+    module, args = build("decoder", config, batch=2, seq=16)
+    report = dort_compare.compare(module, args, backward=True, autocast=torch.bfloat16)
+    assert report.verdict == "diverge"
+    blamed = {row.target for row in report.rows if row.status == "diverges"}
+    assert blamed == {str(target)}
+
+
+def test_a_fault_before_a_mask_is_seen_beside_the_masks_huge_numbers(monkeypatch):
+    def attention(x: Tensor) -> Tensor:
+        mask = torch.full((6, 6), torch.finfo(torch.float32).min).triu(1)
+        return (x + mask).softmax(-1)
+
+    plant(monkeypatch, aten.add.Tensor, 1 + 2**-8)
+    report = dort_compare.compare(Of(attention), (torch.randn(2, 6, 6),))
+    assert report.first_divergence is not None
+    assert report.first_divergence.target == "aten.add.Tensor"
+
+
+class Of(nn.Module):
+    """A function as a module, with the submodules it needs."""
+
+    def __init__(self, function: Callable[..., Tensor], **modules: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, *args: Tensor) -> Tensor:
+        return self.function(*args, **dict(self.named_children()))
+
+
+def attention_with_biases(x: Tensor, q: nn.Module, k: nn.Module, v: nn.Module) -> Tensor:
+    return (q(x) @ k(x).transpose(1, 2)).softmax(-1) @ v(x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gradient_that_cancels_to_nothing_agrees(seed):
+    torch.manual_seed(seed)
+    module = Of(attention_with_biases, q=nn.Linear(16, 16), k=nn.Linear(16, 16), v=nn.Linear(16, 16))
+    assert str(dort_compare.compare(module, (torch.randn(2, 9, 16),), backward=True)).startswith("agree")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_threshold_that_rounding_flips_is_no_divergence(dtype, seed):
+    torch.manual_seed(seed)
+    module = Of(lambda x, a: torch.where((h := a(x)) > 0.5, h, 0.0), a=nn.Linear(64, 64))
+    report = dort_compare.compare(module, (torch.randn(128, 64),), autocast=dtype)
+    assert not [row for row in report.rows if row.status == "diverges"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_half_model_with_a_float32_output_agrees(dtype):
+    torch.manual_seed(0)
+    module = Of(lambda x, a, b: b(F.silu(a(x))).float(), a=nn.Linear(32, 64), b=nn.Linear(64, 16)).to(dtype)
+    x = torch.randn(8, 32).to(dtype)
+    assert str(dort_compare.compare(module, (x,), backward=True)).startswith("agree")
+
+
+def test_a_model_that_cannot_run_in_float64_is_compared_without(capsys):
+    torch.manual_seed(0)
+    module = Of(lambda x, a, b: b(a(x).float()), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
+    report = dort_compare.compare(module, (torch.randn(3, 8),), backward=True, autocast=torch.bfloat16)
+    assert str(report).startswith("agree")
+    assert all(row.torch_vs_float64 is None for row in report.outputs)
+
+
+def test_batch_norm_in_training_agrees():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))
+    assert str(dort_compare.compare(module, (torch.randn(32, 16),), backward=True)).startswith("agree")
