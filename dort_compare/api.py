@@ -64,6 +64,10 @@ def compare(
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
+    if autocast not in (None, torch.float16, torch.bfloat16):
+        raise UsageError(f"autocast is {autocast!r}; give torch.float16, torch.bfloat16 or None")
+    if not isinstance(provider, str):
+        raise UsageError(f"provider is {provider!r}; give 'cpu' or 'cuda'")
     if "storage" in options:
         raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
     if loss is not None and not backward:

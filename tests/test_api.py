@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from dort_compare import DebugBackend, Report, compare
 from dort_compare.api import compare_with
@@ -187,13 +187,19 @@ def test_backward_is_compared_on_its_own_inputs() -> None:
         ({"provider": "cpuu"}, UsageError, "did you mean 'cpu'?"),
         ({"colour": 1}, UsageError, "unknown option 'colour'"),
         ({"max_runs": 0}, UsageError, "max_runs is 0"),
+        ({"max_runs": "3"}, UsageError, "max_runs is '3'; it counts runs"),
+        ({"autocast": "float16"}, UsageError, "autocast is 'float16'; give torch.float16, torch.bfloat16 or None"),
+        ({"provider": None}, UsageError, "provider is None; give 'cpu' or 'cuda'"),
+        ({"model": lambda x: x}, UsageError, "model is a function; give a torch.nn.Module"),
+        ({"loss": torch.sum}, UsageError, "a loss is only used for gradients"),
+        ({"storage": {}}, UsageError, "give storage to DebugBackend"),
         ({"target_opset": 999}, UsageError, "opset 999 is not supported"),
         ({"dump": "/dev/null/dump"}, Exception, "cannot write the dump folder /dev/null/dump"),
     ],
 )
 def test_a_wrong_call_is_one_line(call: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
-        compare(mlp(), **{"args": (torch.ones(1, 3),), **call})
+        compare(**{"model": mlp(), "args": (torch.ones(1, 3),), **call})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -232,3 +238,39 @@ def test_a_missing_lowering_comes_without_torchs_wrapping() -> None:
 
     with pytest.raises(MissingLoweringError, match=r"no lowering for aten._linalg_svd.*test_api.py:\d+\)"):
         compare(Svd(), (torch.eye(3),))
+
+
+def test_a_module_that_is_compiled_already_is_compared_as_the_one_inside() -> None:
+    seen: list[fx.GraphModule] = []
+
+    def spy(graph_module: fx.GraphModule, example_inputs: Any) -> Any:
+        seen.append(graph_module)
+        return graph_module.forward
+
+    compiled = torch.compile(mlp(), backend=spy)
+    assert compare(compiled, (torch.randn(2, 3),)).verdict == "agree"
+    assert not seen
+
+
+def test_a_parameter_that_the_forward_writes_gets_its_content_back() -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.weight.add_(1)
+            return x * self.weight
+
+    module = Writing()
+    assert compare(module, (torch.randn(2, 3),)).verdict == "agree"
+    assert torch.equal(module.weight, torch.ones(3))
+
+
+def test_a_dump_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    for width in (3, 4):
+        compare(nn.Linear(width, 2), (torch.randn(2, width),), backward=True, dump=tmp_path / "dump")
+    names = {path.name for path in (tmp_path / "dump").iterdir()}
+    assert {"model_0.onnx", "model_1.onnx"} <= names
+    assert "model_2.onnx" not in names

@@ -55,8 +55,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.exporter not in EXPORTERS:
             raise UsageError(f"unknown exporter {self.exporter!r}; choose from {', '.join(EXPORTERS)}")
-        if self.max_runs < 0:
-            raise UsageError(f"max_runs is {self.max_runs}; it counts runs and cannot be negative")
+        if not isinstance(self.max_runs, int) or self.max_runs < 0:
+            raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
         if not self.dump_prefix or Path(self.dump_prefix).name != self.dump_prefix:
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
         checked_opset(self.target_opset, self._newest_opset)

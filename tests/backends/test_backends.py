@@ -288,3 +288,12 @@ def test_an_error_of_ours_is_a_dort_error() -> None:
         with pytest.raises(DortError) as caught:
             DebugBackend(**wrong)
         assert "\n" not in str(caught.value)
+
+
+def test_a_backward_may_run_twice() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    weight = torch.randn(4, 4, requires_grad=True)
+    loss = torch.compile(lambda x: (x @ weight).tanh().sum(), backend="dort")(x)
+    first = torch.autograd.grad(loss, weight, retain_graph=True)
+    second = torch.autograd.grad(loss, weight)
+    assert torch.equal(first[0], second[0])

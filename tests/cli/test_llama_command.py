@@ -127,6 +127,9 @@ def test_cuda_without_a_gpu(capsys):
         (["--heads", "4", "--kv-heads", "3"], "heads=4 is not divisible by kv_heads=3"),
         (["--json", "/no/such/folder/report.json"], "cannot write /no/such/folder/report.json"),
         (["--frobnicate"], "No such option '--frobnicate'"),
+        (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range"),
+        (["--batch", "100000000", "--seq", "1000000"], "not enough memory for these sizes"),
+        (["--dump", "/tmp/d", "--json", "/tmp/d/r.json"], "cannot write /tmp/d/r.json"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_status_2(capsys, flags, message):
@@ -156,6 +159,12 @@ def test_an_unwritable_or_foreign_dump_folder_is_refused(capsys, tmp_path):
     status, _, err = run(capsys, *SMALL, "--dump", str(tmp_path / "file" / "dump"))
     assert (status, err.count("\n")) == (2, 1)
     assert "cannot write the dump folder" in err
+
+
+def test_a_report_inside_the_dump_is_refused(capsys, tmp_path):
+    status, _, err = run(capsys, *SMALL, "--dump", str(tmp_path), "--json", str(tmp_path / "report.json"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "lies in the dump folder" in err
 
 
 def test_transformers_missing(capsys, monkeypatch):
