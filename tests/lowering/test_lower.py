@@ -188,6 +188,15 @@ def test_the_table_of_decompositions_spares_what_has_a_lowering() -> None:
     assert aten.native_layer_norm.default in table
 
 
+@pytest.mark.parametrize("op", [aten.bernoulli.p, aten.native_dropout.default, aten.rand_like.default])
+def test_random_ops_are_not_decomposed(op: torch._ops.OpOverload) -> None:
+    assert op not in decompositions()
+
+
+def test_what_decomposes_into_a_write_is_not_decomposed() -> None:
+    assert not {aten.constant_pad_nd.default, aten.diagonal_scatter.default} & decompositions().keys()
+
+
 MODULES = {
     "LayerNorm": (nn.LayerNorm(8), (2, 3, 8)),
     "GELU": (nn.GELU(), (2, 8)),
