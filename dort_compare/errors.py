@@ -14,7 +14,11 @@ class UsageError(DortError, ValueError):
 
 
 class UnsupportedGraphError(DortError, NotImplementedError):
-    """A graph holds something that cannot be expressed in ONNX."""
+    """A graph holds something that cannot be expressed in ONNX; ``reason`` is the message without the place."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class MissingLoweringError(UnsupportedGraphError):
@@ -24,7 +28,8 @@ class MissingLoweringError(UnsupportedGraphError):
         also = f", nor for {', '.join(others)}" if others else ""
         super().__init__(
             f"no lowering for {target} (FX node {fx_node}, {source or 'source line unknown'}){also}; "
-            "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how"
+            "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how",
+            reason="no lowering",
         )
         self.target = target
         self.fx_node = fx_node

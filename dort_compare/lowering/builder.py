@@ -94,7 +94,7 @@ class Builder(BuilderBase):
         where = Provenance.read(self._metadata)
         assert where is not None
         source = where.source or "source line unknown"
-        return UnsupportedGraphError(f"{where.aten_target} (FX node {where.fx_node}, {source}): {reason}")
+        return UnsupportedGraphError(f"{where.aten_target} (FX node {where.fx_node}, {source}): {reason}", reason)
 
     # Constants, casts and sizes.
 

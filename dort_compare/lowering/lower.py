@@ -33,11 +33,13 @@ def lower(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowe
     """
     signature = Signature.of(graph_module)
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        model = _Walk(graph_module, phase, target_opset).model(signature)
+        model = Walk(graph_module, phase, target_opset).model(signature)
     return Lowered(model, signature, phase)
 
 
-class _Walk:
+class Walk:
+    """Writes the ONNX nodes of one FX graph, an FX node at a time; ``values`` holds what each one became."""
+
     def __init__(self, graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> None:
         self.graph_module = graph_module
         self.phase = phase
@@ -48,16 +50,22 @@ class _Walk:
 
     def model(self, signature: Signature) -> ir.Model:
         self._refuse_missing()
-        visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
         for node in self.graph_module.graph.nodes:
-            if node.op == "output":
-                continue
-            if node.op not in visit:
-                raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
-            visit[node.op](node)
+            if node.op != "output":
+                self.visit(node)
         by_name = {node.name: value for node, value in self.values.items()}
         self.graph.outputs.extend(by_name[name] for name in signature.computed)
         return ir.Model(self.graph, ir_version=_IR_VERSION, producer_name=provenance.PRODUCER)
+
+    def visit(self, node: fx.Node) -> None:
+        """Writes what ``node`` computes. Raises the errors of ``lower``."""
+        visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
+        if node.op not in visit:
+            raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
+        kind = foreign_kind(node.meta["val"]) if "val" in node.meta else None
+        if kind is not None:
+            raise UnsupportedGraphError(f"{_at(node)} is {kind}, which no ONNX graph of ours holds", kind)
+        visit[node.op](node)
 
     def _refuse_missing(self) -> None:
         """Names everything without a lowering at once, before any work is done."""
@@ -72,7 +80,7 @@ class _Walk:
 
     def _placeholder(self, node: fx.Node) -> None:
         value = ir.Value(name=node.name)
-        self._stamp(value, node, node.meta["val"])
+        self.stamp(value, node, node.meta["val"])
         self.graph.inputs.append(value)
         self.values[node] = value
 
@@ -82,7 +90,7 @@ class _Walk:
             raise MissingLoweringError(f"a nested {type(constant).__name__}", node.name, provenance.source_line(node))
         node.meta.setdefault("val", constant)
         value = self.builder.initializer_of(constant, node.name)
-        self._stamp(value, node, constant)
+        self.stamp(value, node, constant)
         self.values[node] = value
 
     def _call(self, node: fx.Node) -> None:
@@ -117,13 +125,13 @@ class _Walk:
     def _named(self, node: fx.Node, value: ir.Value, meta: Any) -> ir.Value:
         value.name = node.name
         self._check(value, node, meta)
-        self._stamp(value, node, meta)
+        self.stamp(value, node, meta)
         producer = value.producer()
         if producer is not None and provenance.COMPUTED_IN in producer.metadata_props:
             value.metadata_props[provenance.COMPUTED_IN] = producer.metadata_props[provenance.COMPUTED_IN]
         return value
 
-    def _stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
+    def stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
         """Writes onto a value what torch traced: dtype, shape, provenance."""
         value.type = ir.TensorType(_dtype(meta))
         value.shape = _shape(meta)
@@ -136,6 +144,25 @@ class _Walk:
             raise LoweringError(f"{_at(node)} became {value.dtype}, torch computes {expected}")
         if value.shape is not None and not _compatible(value.shape, shape):
             raise LoweringError(f"{_at(node)} became shape {value.shape}, torch computes {shape}")
+
+
+def foreign_kind(value: Any) -> str | None:
+    """What a traced value is, where no ONNX value of ours can stand for it: "a complex64 tensor", "a SymFloat"."""
+    if isinstance(value, (tuple, list)):
+        return next((kind for kind in map(foreign_kind, value) if kind), None)
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            return f"a {str(value.layout).removeprefix('torch.')} tensor"
+        return None if _holds(value.dtype) else f"a {str(value.dtype).removeprefix('torch.')} tensor"
+    is_size = isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+    return None if is_size or value is None else f"a {type(value).__name__}"
+
+
+def _holds(dtype: torch.dtype) -> bool:
+    try:
+        return not dtype.is_complex and from_torch_dtype(dtype) is not None
+    except TypeError:
+        return False
 
 
 def _at(node: fx.Node) -> str:

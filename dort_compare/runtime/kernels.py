@@ -1,10 +1,14 @@
-"""Nodes for which a provider has no bfloat16 kernel are computed in float32, their results rounded back."""
+"""Asks ONNX Runtime which nodes it has kernels for.
+
+Nodes for which a provider has no bfloat16 kernel are computed in float32, their results rounded back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import onnx_ir as ir
+from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
 from dort_compare.runtime.providers import Provider, loads
@@ -25,6 +29,33 @@ def with_kernels(model: ir.Model, providers: Sequence[Provider]) -> ir.Model:
         if _touches_bfloat16(node) and not probe.has_kernel(node):
             _raise(raised.graph, node)
     return raised
+
+
+def missing_kernels(graph: ir.Graph, providers: Sequence[Provider]) -> dict[str, str]:
+    """From FX nodes that the providers cannot compute to the reason.
+
+    What ``with_kernels`` would cast is not missing, and what cannot be asked alone (a node with a nested graph or with
+    a value of unknown dtype) is taken to be there.
+    """
+    probe = _Probe(graph.opset_imports[""], providers)
+    missing: dict[str, str] = {}
+    for node in graph:
+        fx_node = node.metadata_props.get(provenance.FX_NODE)
+        if fx_node and _stands_alone(node) and not _touches_bfloat16(node) and not probe.has_kernel(node):
+            missing.setdefault(fx_node, f"{providers[0][0]} has no kernel of {node.op_type} for {_dtypes(node)}")
+    return missing
+
+
+def _stands_alone(node: ir.Node) -> bool:
+    nested = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    if any(attribute.type in nested for attribute in node.attributes.values()):
+        return False
+    return all(value is None or value.dtype is not None for value in (*node.inputs, *node.outputs))
+
+
+def _dtypes(node: ir.Node) -> str:
+    found = {value.dtype: None for value in (*node.inputs, *node.outputs) if value is not None and value.dtype}
+    return ", ".join(str(to_torch_dtype(dtype)).removeprefix("torch.") for dtype in found)
 
 
 class _Probe:

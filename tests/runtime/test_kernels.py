@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.provenance import COMPUTED_IN, FX_NODE
-from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.kernels import missing_kernels, with_kernels
 
 CPU = [("CPUExecutionProvider", {})]
 TEXT = """
@@ -77,6 +77,28 @@ def test_a_model_whose_nodes_all_have_kernels_comes_back_itself() -> None:
         '<ir_version: 10, opset_import: ["" : 20]> graph (bfloat16[2,3] x) => (bfloat16[3,2] y) { y = Transpose(x) }'
     )
     assert with_kernels(given, CPU) is given
+
+
+def test_missing_kernels_are_told_by_fx_node_and_dtype() -> None:
+    graph = ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        graph (double[2] x, bool b) => (double[2] e, float[2] f, double[2] i) {
+            e = Erf(x)
+            c = Cast<to = 1>(x)
+            f = Erf(c)
+            i = If(b) <
+                then_branch = yes () => (double[2] p) { p = Exp(x) },
+                else_branch = no () => (double[2] q) { q = Neg(x) }
+            >
+        }"""
+    ).graph
+    for node in graph:
+        node.metadata_props[FX_NODE] = f"fx_{node.outputs[0].name}"
+    assert missing_kernels(graph, CPU) == {"fx_e": "CPUExecutionProvider has no kernel of Erf for float64"}
+
+
+def test_a_bfloat16_node_that_is_cast_has_its_kernel() -> None:
+    assert missing_kernels(model().graph, CPU) == {}
 
 
 def test_values_are_rounded_after_each_node(graphs_of) -> None:
