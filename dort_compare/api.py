@@ -94,11 +94,12 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     exact = _in_float64(model, call)
     precision = _precision(model, call)
     outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
-    if not backend.graphs:
+    if not backend.graphs and not backend.fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     rows = tuple(row for graph in backend.graphs for row in graph_rows(graph))
     verdict, divergence = judge(rows, outcome)
-    return Comparison(Report(verdict, divergence, rows, outcome), eager, compiled, exact, precision, backend.graphs)
+    report = Report(verdict, divergence, rows, outcome, tuple(backend.fallbacks))
+    return Comparison(report, eager, compiled, exact, precision, backend.graphs)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:

@@ -14,7 +14,7 @@ def view_of_inputs(node: fx.Node) -> fx.GraphModule | None:
     AOTAutograd reads strides and offset off such an output, and eager's output changes with the input.
     """
     needed = _ancestors(node)
-    if node.op == "placeholder" or not all(_is_view(each) for each in needed):
+    if node.op == "placeholder" or not all(is_view(each) for each in needed):
         return None
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -34,7 +34,7 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
     return found
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
     """Whether a node is an input, a view, or arithmetic on sizes."""
     if node.op == "placeholder" or node.target is operator.getitem:
         return True

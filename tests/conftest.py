@@ -29,7 +29,7 @@ def graphs_of() -> GraphsOf:
     def graphs(
         function: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any
     ) -> list[CompiledGraph]:
-        backend = DebugBackend(**options)
+        backend = DebugBackend(**{"fallback": False, **options})
         result = torch.compile(function, backend=backend, dynamic=dynamic)(*args)
         if result.requires_grad:
             result.sum().backward()

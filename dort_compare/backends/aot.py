@@ -50,12 +50,11 @@ def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[A
     return compile_graph
 
 
-def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase, number: int) -> Lowered:
-    """Lowers a graph, the ``number``-th that a backend compiles, with the exporter that the options name."""
+def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> Lowered:
+    """Lowers a graph with the exporter that the options name."""
     exporter = lower if options.exporter == "native" else export_with_torch
     lowered = exporter(graph_module, phase, options.opset)
-    facts = {provenance.PHASE: phase, provenance.GRAPH: str(number), provenance.VERSION: version("dort-compare")}
-    lowered.model.metadata_props.update(facts)
+    lowered.model.metadata_props.update({provenance.PHASE: phase, provenance.VERSION: version("dort-compare")})
     return lowered
 
 

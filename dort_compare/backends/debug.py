@@ -8,12 +8,18 @@ from typing import Any
 
 from torch import fx
 
-from dort_compare.backends.aot import aot_backend, lower_with, make_program
+from dort_compare import provenance
+from dort_compare.backends import partition
+from dort_compare.backends.aot import aot_backend
+from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
+from dort_compare.backends.partition import Boxed
 from dort_compare.backends.record import CompiledGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
+from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
+from dort_compare.runtime import Program
 
 Storage = dict[str, Any]
 
@@ -21,15 +27,18 @@ Storage = dict[str, Any]
 class DebugBackend:
     """A torch.compile backend that records what it compiles and runs.
 
-    ``graphs`` lists the compiled graphs in the order in which they were compiled; with ``storage`` given, the same list
-    is ``storage["graphs"]``. The keyword arguments are the fields of Options.
+    ``graphs`` lists the compiled graphs in the order in which they were compiled, ``fallbacks`` the FX nodes that run in
+    eager torch; a graph in which some do is a compiled graph for each of its pieces. With ``storage`` given, the same
+    lists are ``storage["graphs"]`` and ``storage["fallbacks"]``. The keyword arguments are the fields of Options.
 
     Raises UsageError for an unknown or impossible option.
     """
 
     def __init__(self, *, storage: Storage | None = None, **options: Any) -> None:
         self.options = Options.of(**options)
-        self.graphs: list[CompiledGraph] = [] if storage is None else storage.setdefault("graphs", [])
+        storage = {} if storage is None else storage
+        self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
+        self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
         self._compile = aot_backend(self.compile_graph)
 
@@ -42,13 +51,20 @@ class DebugBackend:
 
     def compile_graph(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
-    ) -> Callable[[list[Any]], Any]:
+    ) -> Boxed:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
-        lowered = lower_with(self.options, graph_module, phase, len(self.graphs))
-        program = make_program(self.options, lowered, example_inputs)
-        graph = CompiledGraph(len(self.graphs), phase, graph_module, lowered, program, self.options.max_runs)
+
+        def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
+            return self._keep(CompiledGraph(len(self.graphs), phase, piece, lowered, program, self.options.max_runs))
+
+        boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
+        self.fallbacks.extend(fallbacks)
+        return boxed
+
+    def _keep(self, graph: CompiledGraph) -> Boxed:
+        graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
         self.graphs.append(graph)
-        name = self._dump.add_graph(graph.onnx_model, graph_module, phase) if self._dump else ""
+        name = self._dump.add_graph(graph.onnx_model, graph.graph_module, graph.phase) if self._dump else ""
 
         def call(arguments: list[Any]) -> Any:
             taken = tuple(arguments)
@@ -57,7 +73,7 @@ class DebugBackend:
             graph.record(taken)
             if self._dump and is_first and graph.runs:
                 self._dump.add_inputs(name, graph.named_inputs())
-            return program(*taken)
+            return graph.program(*taken)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
@@ -82,7 +98,7 @@ def debug_compiler(
     target_opset: int | None = None,
     storage: Storage | None = None,
     **options: Any,
-) -> Callable[[list[Any]], Any]:
+) -> Boxed:
     """Compiles one graph, as fw_compiler, bw_compiler or inference_compiler of an ``aot_autograd`` of your own.
 
     ``dump_prefix`` is a path: ``folder/llama`` writes ``folder/llama_0.onnx`` and so on. The result is boxed.

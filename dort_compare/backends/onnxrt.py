@@ -9,10 +9,15 @@ from typing import Any
 import onnx_ir as ir
 from torch import fx
 
-from dort_compare.backends.aot import aot_backend, lower_with, make_program
+from dort_compare import provenance
+from dort_compare.backends import partition
+from dort_compare.backends.aot import aot_backend
 from dort_compare.backends.options import Options
+from dort_compare.backends.partition import Boxed
 from dort_compare.dump import DumpWriter
+from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
+from dort_compare.runtime import Program
 
 
 def onnxrt(
@@ -24,10 +29,13 @@ def onnxrt(
 
     numbers = itertools.count()
 
-    def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Any:
-        program = make_program(chosen, lower_with(chosen, graph_module, phase, next(numbers)), example_inputs)
-        if dump:
-            dump.add_graph(ir.to_proto(program.model), graph_module, phase)
-        return program.boxed()
+    def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
+        def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Boxed:
+            program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
+            if dump:
+                dump.add_graph(ir.to_proto(program.model), piece, phase)
+            return program.boxed()
+
+        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep)[0]
 
     return aot_backend(compile_graph)(graph_module, example_inputs)

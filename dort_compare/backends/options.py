@@ -28,6 +28,7 @@ class Options:
     session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
+    fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
     """
 
     exporter: Exporter = "native"
@@ -37,6 +38,7 @@ class Options:
     dump: Path | None = None
     dump_prefix: str = "model"
     max_runs: int = 1
+    fallback: bool = True
 
     @classmethod
     def of(cls, **given: Any) -> Options:

@@ -70,9 +70,9 @@ class Settings:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that both backends share."""
+        """The options that both backends share; graphs in pieces could not be set side by side."""
         providers = ["cuda", "cpu"] if self.device == "cuda" else ["cpu"]
-        return {"providers": providers, "target_opset": self.opset}
+        return {"providers": providers, "target_opset": self.opset, "fallback": False}
 
 
 def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) -> Report:

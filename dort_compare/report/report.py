@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dort_compare.backends.fallback import Fallback
 from dort_compare.errors import UsageError
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rows import Row
@@ -22,13 +23,14 @@ class Report:
 
     verdict: "agree" or "diverge". first_divergence: None, or the first value that departs.
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
-    whole model, against the plain, uncompiled one.
+    whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch.
     """
 
     verdict: Judgement
     first_divergence: Divergence | None
     rows: tuple[Row, ...]
     outputs: tuple[OutcomeRow, ...]
+    fallbacks: tuple[Fallback, ...] = ()
 
     def __str__(self) -> str:
         from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
@@ -44,6 +46,7 @@ class Report:
             "first_divergence": first.to_json() if first else None,
             "rows": [row.to_json() for row in self.rows],
             "outputs": [row.to_json() for row in self.outputs],
+            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
         }
 
     def to_json(self, path: str | Path) -> None:

@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dort_compare.backends.fallback import grouped
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.report.report import Report
@@ -38,6 +39,9 @@ def report_text(report: Report) -> str:
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         lines.append(f"{computed} of them computed in float32 and rounded back to their own dtype")
+    if report.fallbacks:
+        lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
+        lines.append(grouped(report.fallbacks))
     astray = [row for row in report.rows if row.status != "ok"]
     if astray:
         table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source")

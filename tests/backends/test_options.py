@@ -46,3 +46,8 @@ def test_one_provider_may_be_named_without_a_list() -> None:
 
 def test_a_dump_may_be_named_by_a_string() -> None:
     assert Options.of(dump="folder").dump == Path("folder")
+
+
+def test_falling_back_is_the_default() -> None:
+    assert Options().fallback
+    assert not Options.of(fallback=False).fallback

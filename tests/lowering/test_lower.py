@@ -27,7 +27,7 @@ KEYS = {f"dort_compare.{key}" for key in ("fx_node", "aten_target", "phase", "mo
 def graphs_of(model: Any, *args: Any, **options: Any) -> tuple[Any, list[CompiledGraph]]:
     """The result of a compiled model with the graphs that were compiled, backward too where there is a gradient."""
     torch._dynamo.reset()
-    backend = dort_compare.DebugBackend(providers=["cpu"], **options)
+    backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False, **options)
     result = torch.compile(model, backend=backend)(*args)
     if isinstance(result, Tensor) and result.requires_grad:
         result.backward(torch.ones_like(result))

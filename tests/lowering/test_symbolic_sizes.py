@@ -50,7 +50,7 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("opset", [OLDEST_OPSET, newest_opset()])
 @pytest.mark.parametrize("name", MODELS)
 def test_one_program_serves_every_size(name: str, opset: int) -> None:
-    backend = dort_compare.DebugBackend(providers=["cpu"], target_opset=opset)
+    backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False, target_opset=opset)
     torch._dynamo.reset()
     model = lambda x: computed(MODELS[name](x))  # noqa: E731
     compiled = torch.compile(model, backend=backend, dynamic=True)
@@ -63,7 +63,7 @@ def test_one_program_serves_every_size(name: str, opset: int) -> None:
 
 
 def test_views_of_the_input_with_symbolic_bounds_are_returned() -> None:
-    backend = dort_compare.DebugBackend(providers=["cpu"])
+    backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False)
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x[1:, : x.shape[1] // 2], backend=backend, dynamic=True)
     x = torch.randn(5, 8, 4)
@@ -82,7 +82,7 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_serve_every_size(name: str) -> None:
     function = GRADIENTS[name]
-    backend = dort_compare.DebugBackend(providers=["cpu"])
+    backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False)
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backend, dynamic=True)
     for shape in ((3, 6, 4), (2, 7, 4), (9, 33, 4)):

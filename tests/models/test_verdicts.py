@@ -24,6 +24,7 @@ def test_agrees(source: str, part: str, attention: str, precision: str, backward
     module, inputs = build(part, config, source=source, seq=16, mask=part == "model")
     report = compare(module, inputs, backward=backward, autocast=PRECISIONS[precision])
     assert report.verdict == "agree", str(report)
+    assert report.fallbacks == ()
     assert {row.phase for row in report.rows} == ({"forward", "backward"} if backward else {"inference"})
     assert {row.status for row in report.rows} == {"ok"}
     gradients = {row.name for row in report.outputs if row.kind == "gradient"}

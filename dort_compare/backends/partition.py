@@ -1,0 +1,201 @@
+"""What of a graph runs in ONNX Runtime, in one piece or in several, and what falls back to eager torch."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import create_op_support
+
+from dort_compare.backends.aot import lower_with, make_program
+from dort_compare.backends.fallback import Fallback, warn
+from dort_compare.backends.options import Options
+from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.lowering.lowered import Lowered
+from dort_compare.lowering.survey import call_of, reason_of, survey
+from dort_compare.provenance import Phase
+from dort_compare.runtime import Program
+from dort_compare.runtime.binding import devices_of
+from dort_compare.runtime.kernels import missing_kernels
+from dort_compare.signature import Signature
+from dort_compare.views import is_view
+
+Boxed = Callable[[list[Any]], Any]
+Build = Callable[[fx.GraphModule], tuple[Lowered, Program]]
+Keep = Callable[[fx.GraphModule, Lowered, Program], Boxed]
+"""What a backend does with a piece that runs in ONNX Runtime; it returns the boxed callable to run."""
+
+
+def compile_graph(
+    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase, keep: Keep
+) -> tuple[Boxed, Sequence[Fallback]]:
+    """The boxed callable for one AOTAutograd graph, and which of its nodes fall back to eager torch.
+
+    The graph is lowered whole; only where that fails is it cut, and each piece that runs in ONNX Runtime given to
+    ``keep`` like a whole graph.
+
+    Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
+    that is not there (RuntimeUnavailableError) is raised in any case.
+    """
+
+    def build(piece: fx.GraphModule) -> tuple[Lowered, Program]:
+        lowered = lower_with(options, piece, phase)
+        return lowered, make_program(options, lowered, example_inputs)
+
+    try:
+        built = build(graph_module)
+    except (RuntimeUnavailableError, UsageError):
+        raise
+    except Exception as problem:
+        if not options.fallback:
+            raise
+        reasons = _reasons(options, graph_module, example_inputs, phase, problem)
+    else:
+        return keep(graph_module, *built), ()
+    split = split_graph(graph_module, reasons)
+    reasons |= _compile_pieces(split, build, keep)
+    nodes = {node.name: node for node in graph_module.graph.nodes}
+    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
+    warn(fallbacks, graph_module)
+    return _in_torch(split), fallbacks
+
+
+# Which nodes stay out, and why: from the names of FX nodes to reasons.
+
+
+def _reasons(
+    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase, problem: Exception
+) -> dict[str, str]:
+    """The calls that ONNX Runtime cannot run; all of them where ``problem``, for which the whole graph was refused,
+    cannot be laid at the door of some, as with PyTorch's exporter."""
+    reasons: dict[str, str] = {}
+    if options.exporter == "native":
+        reasons = _refused(options, graph_module, example_inputs, phase)
+    return reasons or _all_calls(graph_module, reason_of(problem))
+
+
+def _refused(
+    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase
+) -> dict[str, str]:
+    found = survey(graph_module, phase, options.opset)
+    nodes = {node.name: node for node in graph_module.graph.nodes}
+    lacking = missing_kernels(found.graph, options.session.resolved_providers(devices_of(example_inputs)))
+    reasons = {call_of(nodes[name]): reason for name, reason in lacking.items()} | dict(found.refused)
+    return {node.name: reasons[node] for node in graph_module.graph.nodes if node in reasons}
+
+
+def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
+    calls = (node for node in graph_module.graph.nodes if node.op == "call_function" and call_of(node) is node)
+    return {node.name: reason for node in calls}
+
+
+# Cutting.
+
+
+def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
+    """A copy of the graph in which everything but the calls named in ``refused`` is gathered in submodules.
+
+    The submodules hold the original nodes, names and metadata. Views and arithmetic on sizes alone do not make a piece:
+    they stay with the refused nodes in torch, and so does what leads to an ``as_strided`` there, which reads memory
+    rather than values. Refused nodes with side effects, random ones above all, keep their order.
+    """
+    split = fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    nodes = list(split.graph.nodes)
+    outside = _with_their_memory(node for node in nodes if node.name in refused)
+    support = create_op_support(lambda _, node: node.op == "call_function" and call_of(node) not in outside)
+    tied = _tie([node for node in nodes if node in outside and _has_effect(node)])
+    partitioner = CapabilityBasedPartitioner(split, support, allows_single_node_partition=True)
+    pieces = [piece for piece in partitioner.propose_partitions() if not all(map(is_view, piece.nodes))]
+    split = partitioner.fuse_partitions(pieces)
+    _untie(split, tied)
+    split.recompile()
+    return split
+
+
+def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
+    """The refused nodes, with the views that lead to those that read strides."""
+    outside = set(refused)
+    waiting = [node for node in outside if "as_strided" in str(node.target)]
+    while waiting:
+        views = {node for node in waiting.pop().all_input_nodes if node.op == "call_function" and is_view(node)}
+        waiting.extend(views - outside)
+        outside |= views
+    return outside
+
+
+def _has_effect(node: fx.Node) -> bool:
+    """Whether the order of the node among its like can matter; of what torch knows nothing about, it can."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return True
+    return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+
+
+def _tie(nodes: Sequence[fx.Node]) -> list[str]:
+    """Makes each node an operand of the next, so that cutting keeps their order; returns the names of those tied."""
+    for previous, node in itertools.pairwise(nodes):
+        node.args = (*node.args, previous)
+    return [node.name for node in nodes[1:]]
+
+
+def _untie(split: fx.GraphModule, names: Sequence[str]) -> None:
+    for node in split.graph.nodes:
+        if node.name in names:
+            node.args = node.args[:-1]
+
+
+# Running.
+
+
+class _Piece(nn.Module):
+    """A compiled piece in the place of the submodule that it was made from.
+
+    What torch's kernels hand to it need not have the dtype that torch traced: ``prims.signbit`` is traced as the dtype
+    of its operand and returns booleans.
+    """
+
+    def __init__(self, boxed: Boxed, signature: Signature, is_single: bool) -> None:
+        super().__init__()
+        self.boxed = boxed
+        self.dtypes = [graph_input.dtype for graph_input in signature.inputs]
+        self.is_single = is_single
+
+    def forward(self, *arguments: Any) -> Any:
+        results = self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
+        return results[0] if self.is_single else results
+
+
+def _compile_pieces(split: fx.GraphModule, build: Build, keep: Keep) -> dict[str, str]:
+    """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
+    reasons: dict[str, str] = {}
+    for node in list(split.graph.nodes):
+        if node.op != "call_module":
+            continue
+        piece = split.get_submodule(str(node.target))
+        assert isinstance(piece, fx.GraphModule)
+        try:
+            built = build(piece)
+        except Exception as problem:  # noqa: BLE001  (as for the whole graph: no worse than eager)
+            reasons |= _all_calls(piece, reason_of(problem))
+            continue
+        is_single = isinstance(piece.graph.output_node().args[0], fx.Node)
+        setattr(split, str(node.target), _Piece(keep(piece, *built), built[0].signature, is_single))
+    return reasons
+
+
+def _in_torch(split: fx.GraphModule) -> Boxed:
+    """Runs the cut graph, each value freed after its last reader."""
+    interpreter = fx.Interpreter(split)
+    interpreter.extra_traceback = False
+
+    def call(arguments: list[Any]) -> Any:
+        with torch.no_grad():
+            return copy.copy(interpreter).boxed_run(arguments)  # a run of its own: an interpreter holds its values
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
