@@ -61,7 +61,8 @@ def compile_graph(
     reasons |= _compile_pieces(split, build, keep)
     nodes = {node.name: node for node in graph_module.graph.nodes}
     fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
-    warn(fallbacks, graph_module)
+    if fallbacks:
+        warn(fallbacks, graph_module)
     return _in_torch(split), fallbacks
 
 

@@ -166,6 +166,12 @@ def test_complex_inputs_and_outputs_pass() -> None:
     assert_close(got, (z * 2, z.abs() + 1))
 
 
+def test_a_backward_graph_of_complex_tangents_alone_passes() -> None:
+    z, w = (torch.randn(3, dtype=torch.complex64, requires_grad=True) for _ in range(2))
+    backend = like_eager(lambda z, w: z + w, z, w)
+    assert [each.target for each in backend.fallbacks] == ["aten.add.Tensor"]
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_mask_as_index(whole: bool) -> None:
     backend = DebugBackend()
