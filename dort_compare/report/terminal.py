@@ -25,6 +25,8 @@ def verdict_line(report: Report) -> str:
     first = report.first_divergence
     if first is None:
         values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
+        if report.fallbacks:
+            values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
         return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
     place = " at ".join(part for part in (first.module and f"in module {first.module}", first.source) if part)
     what = f"{first.phase} {first.fx_node}" + (f" ({first.target})" if first.target else "")
