@@ -1,0 +1,35 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from op_rows.row import FLOATS, INTS, MATMUL, Row, Sample, case, new
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+def products(dtype: torch.dtype, *batch: int) -> Iterable[Sample]:
+    for rows, inner, columns in ((2, 3, 4), (1, 64, 1), (3, 0, 2), (0, 3, 2)):
+        yield case(new(dtype, *batch, rows, inner), new(dtype, *batch, inner, columns))
+
+
+def biased_products(dtype: torch.dtype) -> Iterable[Sample]:
+    for args, _ in products(dtype):
+        rows, columns = args[0].shape[0], args[1].shape[1]
+        yield from (case(new(dtype, *size), *args) for size in ((columns,), (rows, columns), (1,), ()))
+        yield case(new(dtype, columns), *args, beta=0, alpha=1)
+        yield case(new(dtype, columns), *args, beta=2, alpha=3)
+    if dtype.is_floating_point:
+        yield case(new(dtype, 4), new(dtype, 2, 3), new(dtype, 3, 4), beta=0.3, alpha=1 / 3)
+        yield case(torch.full([4], torch.nan, dtype=dtype), new(dtype, 2, 3), new(dtype, 3, 4), beta=0)
+
+
+ROWS = (
+    Row(aten.mm.default, ("mm",), products, (*FLOATS, *INTS), MATMUL),
+    Row(aten.bmm.default, ("bmm",), lambda d: products(d, 2), (*FLOATS, *INTS), MATMUL),
+    Row(aten.addmm.default, ("addmm",), biased_products, (*FLOATS, *INTS), MATMUL),
+)
