@@ -103,10 +103,15 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
-    """The outcome of ``torch.compile(model, backend=backend)``; errors of ours come without torch's wrapping."""
+    """The outcome of ``torch.compile(model, backend=backend)``; errors of ours come without torch's wrapping.
+
+    Recurrent layers, which torch leaves uncompiled by default, are compiled too.
+    """
     torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic)
     try:
-        return run_module(torch.compile(model, backend=backend, dynamic=dynamic), dict(model.named_parameters()), call)
+        with torch._dynamo.config.patch(allow_rnn=True):
+            return run_module(compiled, dict(model.named_parameters()), call)
     except BackendCompilerFailed as problem:
         if isinstance(problem.inner_exception, DortError):
             raise problem.inner_exception from None

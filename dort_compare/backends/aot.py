@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, Protocol
 
+import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
@@ -44,10 +46,22 @@ def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[A
     )
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        with functorch_config.patch(donated_buffer=False):  # donated activations forbid retain_graph=True
+        # donated activations forbid retain_graph=True
+        with functorch_config.patch(donated_buffer=False), _plain_recurrent_layers():
             return backend(graph_module, example_inputs)
 
     return compile_graph
+
+
+@contextmanager
+def _plain_recurrent_layers() -> Iterator[None]:
+    """Lets torch decompose an LSTM into its arithmetic, not into oneDNN's fused layer, whose gradient it cannot trace."""
+    enabled = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags would warn about TF32
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> Lowered:

@@ -1,7 +1,7 @@
 """The table given to AOTAutograd, computed from what the registry lowers.
 
 Whatever has a lowering reaches it whole. So does whatever draws random numbers, since a decomposition would draw others
-than eager does, and what torch decomposes into a write, which AOTAutograd refuses. Every other op for which torch knows
+than eager does, and what torch decomposes into what AOTAutograd refuses. Every other op for which torch knows
 a decomposition is rewritten into simpler ones. What then remains without a lowering is named by ``lower``.
 """
 
@@ -17,13 +17,15 @@ from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
 
-_WRITING = (aten.constant_pad_nd.default, aten.diagonal_scatter.default)
+_WRITING = (aten.constant_pad_nd.default, aten.diagonal_scatter.default, aten.complex.default, aten.polar.default)
 """Decomposed by torch into ``prims.copy_to``, into a part of a new tensor."""
+_READING = (aten._local_scalar_dense.default, aten.item.default)
+"""Decomposed by torch into ``prims.item``, which it cannot trace."""
 
 
 def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
     """torch's decompositions, without those of the ops that have a lowering, draw random numbers or would write."""
-    kept = {*registered(), *_WRITING}
+    kept = {*registered(), *_WRITING, *_READING}
     return {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
 
 

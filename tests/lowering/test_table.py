@@ -1,0 +1,53 @@
+"""``python -m dort_compare.lowering``: the table of overloads."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from dort_compare.lowering import registered
+from dort_compare.lowering.__main__ import main
+from dort_compare.lowering.table import reaches
+
+aten = torch.ops.aten
+
+
+def core_overloads() -> set[str]:
+    packets = [getattr(aten, name) for name in dir(aten)]
+    overloads = [getattr(p, o) for p in packets if isinstance(p, torch._ops.OpOverloadPacket) for o in p.overloads()]
+    return {str(o) for o in overloads if torch.Tag.core in o.tags and not o._schema.is_mutable}
+
+
+def test_every_core_overload_and_every_lowering_has_its_line() -> None:
+    named = {reach.overload for reach in reaches()}
+    assert core_overloads() <= named
+    assert {str(op) for op in registered() if isinstance(op, torch._ops.OpOverload)} <= named
+
+
+def test_a_core_overload_was_tested_unless_it_runs_in_eager_torch() -> None:
+    untested = {
+        r.overload for r in reaches() if r.overload in core_overloads() and r.how != "eager torch" and not r.dtypes
+    }
+    assert untested == set()
+
+
+def test_the_table_is_cut_to_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(sys, "argv", ["lowering", "aten.addmm.default"])
+    main()
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "overload",
+        "reached",
+        "by",
+        "wholly",
+        "in",
+        "ONNX",
+        "Runtime,",
+        "equal",
+        "to",
+        "eager",
+        "in",
+    ]
+    assert line.startswith("aten.addmm.default  lowering in matmul.py  ")
