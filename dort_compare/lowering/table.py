@@ -20,8 +20,8 @@ _TESTED = Path(__file__).with_name("tested.json")
 class Reach:
     """``how`` is "lowering" with the file in ops/ that has it, "decomposition", or "eager torch" for what falls back.
 
-    ``dtypes``: those in which every measured call ran wholly in ONNX Runtime with the values of eager torch; None for an
-    overload that was not measured by itself.
+    ``dtypes``: those in which every measured call ran wholly in ONNX Runtime with the values of eager torch; None for
+    an overload that was not measured by itself.
     """
 
     overload: str

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
 from dort_compare.trace.float64 import call_in_float64
+
+Change = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Replay:
@@ -21,15 +23,15 @@ class Replay:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-        self._nudge = 0.0
+        self._change: Change | None = None
 
     @torch.no_grad()
-    def value(self, node: fx.Node, *, in_float64: bool = False, nudge: float = 0.0) -> torch.Tensor | None:
+    def value(self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None) -> torch.Tensor | None:
         """What torch makes of the operands of ``node``, in their dtypes or in float64; None where one is unknown.
 
-        ``nudge`` moves half-precision operands by that many units in the last place, one up and the next down.
+        ``change`` is applied to every floating operand before.
         """
-        self._nudge = nudge
+        self._change = change
         try:
             result = self._call(node, in_float64)
         except (_UnknownError, NotImplementedError, RuntimeError):
@@ -52,9 +54,8 @@ class Replay:
         if node.name not in self._values:
             raise _UnknownError(node.name)
         value = self._values[node.name]
-        if self._nudge and isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
-            self._nudge = -self._nudge
-            return value.float() * (1 - self._nudge * torch.finfo(value.dtype).eps)
+        if self._change and isinstance(value, torch.Tensor) and value.is_floating_point():
+            return self._change(value)
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
 

@@ -75,6 +75,25 @@ def test_a_gradient_that_cancels_to_nothing_agrees(seed):
     assert str(dort_compare.compare(module, (torch.randn(2, 9, 16),), backward=True)).startswith("agree")
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_sum_of_large_terms_that_cancel_agrees(seed):
+    """Its rounding is that of the terms, and torch's own may happen to be small: the sum alone says nothing."""
+    torch.manual_seed(seed)
+    x = torch.randn(4, 200)
+    x[:, 100:] = -x[:, :100] + 1e-4 * torch.randn(4, 100)
+    total = x[:, torch.randperm(200)]
+    report = dort_compare.compare(Of(lambda x: x.sum(1)), (total,))
+    assert {row.status for row in report.rows} <= {"ok", "inherits"}
+
+
+def test_a_fault_in_a_sum_that_cancels_is_still_seen(monkeypatch):
+    plant(monkeypatch, aten.sum.dim_IntList, 1.02)
+    x = torch.randn(4, 200)
+    x[:, 100:] = -x[:, :100] + 1e-4 * torch.randn(4, 100)
+    report = dort_compare.compare(Of(lambda x: x.sum(1)), (x,))
+    assert report.verdict == "diverge"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_threshold_that_rounding_flips_is_no_divergence(dtype, seed):
