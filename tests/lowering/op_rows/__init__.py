@@ -1,16 +1,28 @@
 """The rows of the operator tests, one file a family."""
 
-from op_rows import attention, creation, indexing, matmul, pointwise, reduction, shape
+from op_rows import (
+    attention,
+    convolution,
+    creation,
+    indexing,
+    matmul,
+    pointwise,
+    pooling,
+    reduction,
+    shape,
+)
 from op_rows.row import Row
 
 __all__ = ["ROWS", "Row"]
 
 ROWS: tuple[Row, ...] = (
     *attention.ROWS,
+    *convolution.ROWS,
     *creation.ROWS,
     *indexing.ROWS,
     *matmul.ROWS,
     *pointwise.ROWS,
+    *pooling.ROWS,
     *reduction.ROWS,
     *shape.ROWS,
 )
