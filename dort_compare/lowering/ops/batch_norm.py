@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.ops.normalization import (
     Results,
     input_gradient,
@@ -165,18 +165,23 @@ def _updated(
     momentum: float,
 ) -> tuple[ir.Value, ir.Value]:
     """The running statistics, moved towards those of the batch; the variance counts one element less."""
-    sizes = [shape_of(x)[d] for d in _all_but_channels(x)]
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) < len(sizes):
-        raise op.unsupported("running statistics of a symbolic number of elements")
-    count = math.prod(known)
     dtype = opmath(op.result_dtype)
-    unbiased = op.Mul(variance, op.const(count / (count - 1) if count > 1 else math.nan, dtype))
+    unbiased = op.Mul(variance, _correction(op, [op.size(x, d) for d in _all_but_channels(x)], dtype))
     moved = [
         op.Add(op.Mul(op.const(momentum, dtype), now), op.Mul(op.const(1 - momentum, dtype), before))
         for now, before in ((mean, running_mean), (unbiased, running_var))
     ]
     return moved[0], moved[1]
+
+
+def _correction(op: Builder, sizes: Sequence[Dim], dtype: torch.dtype) -> ir.Value:
+    """n / (n - 1) for n elements."""
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes):
+        count = math.prod(known)
+        return op.const(count / (count - 1) if count > 1 else math.nan, dtype)
+    total = op.cast(op.ReduceProd(op.dims(sizes), keepdims=0), dtype)
+    return op.Div(total, op.Sub(total, op.const(1, dtype)))
 
 
 def _all_but_channels(x: ir.Value) -> list[int]:

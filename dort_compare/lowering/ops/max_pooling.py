@@ -248,3 +248,19 @@ def _added_at(op: Builder, grad: ir.Value, x: ir.Value, indices: ir.Value, rank:
     axis = len(shape_of(x)) - rank
     rows = [op.Flatten(value, axis=axis) for value in (zeros, indices, grad)]
     return op.Reshape(op.ScatterElements(*rows, axis=1, reduction="add"), shape)
+
+
+@lowering(aten.max_unpool2d.default, aten.max_unpool3d.default)
+def max_unpool(op: Builder, x: ir.Value, indices: ir.Value, output_size: Sequence[Dim], *geometry: Any) -> ir.Value:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor
+
+    Zeros but for the elements of ``x``, each where its index says; of two with one index the last remains.
+    """
+    rank = len(output_size)
+    axis = len(shape_of(x)) - rank
+    shape = op.dims([*[op.size(x, d) for d in range(axis)], *output_size])
+    zeros = op.Expand(op.const(0, op.result.dtype), shape)
+    if 0 in shape_of(x):
+        return zeros
+    rows = [op.Flatten(value, axis=axis) for value in (zeros, indices, x)]
+    return op.Reshape(op.ScatterElements(*rows, axis=1), shape)

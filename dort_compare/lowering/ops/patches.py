@@ -23,6 +23,8 @@ def im2col(op: Builder, x: ir.Value, kernel_size: Pair, dilation: Pair, padding:
     Rows of patches are picked, then their columns; the patch comes to stand before its position.
     """
     leading = len(shape_of(x)) - 2
+    batch = [op.size(x, 0)] if leading == 2 else []
+    shape: list[Dim] = [*batch, *op.result.shape[-2:]]
     sizes = shape_of(x)[leading:]
     if any(padding):
         pads = [*[0] * leading, *padding]
@@ -35,15 +37,7 @@ def im2col(op: Builder, x: ir.Value, kernel_size: Pair, dilation: Pair, padding:
         places = torch.arange(kernel_size[d]).unsqueeze(1) * dilation[d] + torch.arange(steps) * stride[d]
         x = windowed(op, x, leading + d, places)
     order = [leading + d for d in (0, 2, 1, 3)]
-    return op.Reshape(op.Transpose(x, perm=[*range(leading), *order]), op.dims(_shape(op)), allowzero=1)
-
-
-def _shape(op: Builder) -> list[Dim]:
-    """The shape of the result, which must be known."""
-    sizes = list(op.result.shape)
-    if not all(isinstance(size, int) for size in sizes):
-        raise op.unsupported("patches of a symbolic size")
-    return sizes
+    return op.Reshape(op.Transpose(x, perm=[*range(leading), *order]), op.dims(shape), allowzero=1)
 
 
 @lowering(aten.col2im.default)

@@ -121,6 +121,16 @@ def adaptive_average_gradients(dtype: torch.dtype, rank: int) -> Iterable[Sample
         yield case(new(dtype, *x.shape[:-rank], *steps), x)
 
 
+def unpooled(dtype: torch.dtype, rank: int) -> Iterable[Sample]:
+    pool = aten.max_pool2d_with_indices.default if rank == 2 else aten.max_pool3d_with_indices.default
+    stride = [] if rank == 2 else [[2] * rank, [0] * rank]
+    for shape in ((2, 3, *[4] * rank), (3, *[5] * rank), (0, 2, *[4] * rank)):
+        values, indices = pool(torch.randn(shape), [2])
+        yield case(values.to(dtype), indices, [5] * rank, *stride)
+    values, indices = pool(torch.randn(1, 1, *[4] * rank), [3], [1])
+    yield case(torch.ones_like(values).to(dtype), indices, [4] * rank, *stride)
+
+
 POOLED = (*FLOATS, torch.int32, torch.uint8)
 AVERAGED = (torch.float32, *HALF)
 """ONNX Runtime's CPU provider averages no float64, torch in three dimensions no half precision."""
@@ -134,6 +144,8 @@ ROWS = (
     Row(aten.adaptive_max_pool3d.default, (), lambda d: adaptively_max_pooled(d, 3), FLOATS),
     Row(aten.adaptive_max_pool2d_backward.default, (), lambda d: adaptive_max_pool_gradients(d, 2), FLOATS, ROUNDING),
     Row(aten.adaptive_max_pool3d_backward.default, (), lambda d: adaptive_max_pool_gradients(d, 3), FLOATS, ROUNDING),
+    Row(aten.max_unpool2d.default, (), lambda d: unpooled(d, 2), FLOATS),
+    Row(aten.max_unpool3d.default, (), lambda d: unpooled(d, 3), FLOATS),
     Row(aten.avg_pool2d.default, (), lambda d: averaged(d, 2), AVERAGED, ROUNDING),
     Row(aten.avg_pool3d.default, (), lambda d: averaged(d, 3), AVERAGED[:1], ROUNDING),
     Row(aten.avg_pool2d_backward.default, (), lambda d: average_gradients(d, 2), AVERAGED, ROUNDING),
