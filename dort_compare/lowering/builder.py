@@ -72,9 +72,9 @@ class Builder(BuilderBase):
 
     @property
     def result_dtype(self) -> torch.dtype:
-        """The dtype of the result; of its first element where the op returns a tuple."""
-        result = self.result[0] if isinstance(self.result, (tuple, list)) else self.result
-        return result.dtype
+        """The dtype of the result; of the first that is computed where the op returns a tuple."""
+        results = self.result if isinstance(self.result, (tuple, list)) else [self.result]
+        return next(result.dtype for result in results if result is not None)
 
     def wanted(self, position: int) -> bool:
         """Whether the graph reads result ``position`` of an op that returns several."""

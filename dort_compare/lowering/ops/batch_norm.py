@@ -1,0 +1,254 @@
+"""Batch normalization, the running statistics that it keeps, and its gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.ops.normalization import (
+    Results,
+    input_gradient,
+    moments,
+    reciprocal_deviation,
+    scaled,
+    summed,
+    zeros,
+)
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+Maybe = ir.Value | None
+
+
+@lowering(aten._native_batch_norm_legit_functional.default)
+@in_float32
+def batch_norm_functional(
+    op: Builder,
+    x: ir.Value,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, ...)
+    -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)
+    """
+    if not training:
+        normal = _by_running_statistics(op, x, weight, bias, running_mean, running_var, eps)
+        return *normal, running_mean, running_var
+    y, mean, rstd, variance = _by_batch_statistics(op, x, weight, bias, eps)
+    return y, mean, rstd, *_updated(op, x, mean, variance, running_mean, running_var, momentum)
+
+
+@lowering(aten._batch_norm_with_update_functional.default)
+@in_float32
+def batch_norm_with_update(
+    op: Builder,
+    x: ir.Value,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, ...)
+    -> (Tensor, Tensor, Tensor, Tensor reserve, Tensor running_mean_out, Tensor running_var_out)
+
+    The reserve is cuDNN's; elsewhere it is empty.
+    """
+    y, mean, rstd, variance = _by_batch_statistics(op, x, weight, bias, eps)
+    updated = _updated(op, x, mean, variance, running_mean, running_var, momentum)
+    return y, mean, rstd, _empty(op, 3), *updated
+
+
+@lowering(aten._native_batch_norm_legit.no_stats)
+@in_float32
+def batch_norm_no_stats(
+    op: Builder, x: ir.Value, weight: Maybe, bias: Maybe, training: bool, momentum: float, eps: float
+) -> Results:
+    """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, ...) -> 3 Tensors"""
+    return _by_batch_statistics(op, x, weight, bias, eps)[:3]
+
+
+@lowering(aten._native_batch_norm_legit_no_training.default)
+@in_float32
+def batch_norm_no_training(
+    op: Builder,
+    x: ir.Value,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, ...)
+    -> 3 Tensors
+    """
+    return _by_running_statistics(op, x, weight, bias, running_mean, running_var, eps)
+
+
+@lowering(aten._batch_norm_no_update.default)
+@in_float32
+def batch_norm_no_update(
+    op: Builder,
+    x: ir.Value,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, ...) -> 4 Tensors"""
+    return *_by_running_statistics(op, x, weight, bias, running_mean, running_var, eps), _empty(op, 3)
+
+
+def _empty(op: Builder, position: int) -> ir.Value:
+    fake = op.result[position]
+    if tuple(fake.shape) != (0,):
+        raise op.unsupported("memory reserved for cuDNN")
+    return op.Identity(op.const([], fake.dtype))
+
+
+def _by_batch_statistics(
+    op: Builder, x: ir.Value, weight: Maybe, bias: Maybe, eps: float
+) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+    """The result, the mean, 1 / sqrt(variance + eps) and the variance of each channel."""
+    if 0 in shape_of(x):
+        raise op.unsupported("a normalization of no elements")
+    axes = _all_but_channels(x)
+    mean, centred, variance = moments(op, x, axes)
+    rstd = reciprocal_deviation(op, variance, eps)
+    y = scaled(op, op.Mul(centred, rstd), _by_channel(op, weight, x), _by_channel(op, bias, x))
+    return y, op.Squeeze(mean, axes), op.Squeeze(rstd, axes), op.Squeeze(variance, axes)
+
+
+def _by_running_statistics(
+    op: Builder, x: ir.Value, weight: Maybe, bias: Maybe, mean: ir.Value, variance: ir.Value, eps: float
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The result and, only where torch saves them, mean and 1 / sqrt(variance + eps).
+
+    ONNX's operator holds eps in float32, and so is no use for float64.
+    """
+    dtype = opmath(op.result_dtype)
+    if dtype == torch.float32:
+        channels = op.dims([op.size(x, 1)])
+        factor = op.Expand(op.const(1, dtype), channels) if weight is None else weight
+        offset = op.Expand(op.const(0, dtype), channels) if bias is None else bias
+        y = op.BatchNormalization(x, factor, offset, mean, variance, epsilon=eps)
+    else:
+        rstd = reciprocal_deviation(op, variance, eps)
+        normal = op.Mul(op.Sub(x, _by_channel(op, mean, x)), _by_channel(op, rstd, x))
+        y = scaled(op, normal, _by_channel(op, weight, x), _by_channel(op, bias, x))
+    if tuple(op.result[1].shape) == (0,):
+        return y, _empty(op, 1), _empty(op, 2)
+    return y, mean, reciprocal_deviation(op, variance, eps)
+
+
+def _updated(
+    op: Builder,
+    x: ir.Value,
+    mean: ir.Value,
+    variance: ir.Value,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    momentum: float,
+) -> tuple[ir.Value, ir.Value]:
+    """The running statistics, moved towards those of the batch; the variance counts one element less."""
+    dtype = opmath(op.result_dtype)
+    unbiased = op.Mul(variance, _correction(op, [op.size(x, d) for d in _all_but_channels(x)], dtype))
+    moved = [
+        op.Add(op.Mul(op.const(momentum, dtype), now), op.Mul(op.const(1 - momentum, dtype), before))
+        for now, before in ((mean, running_mean), (unbiased, running_var))
+    ]
+    return moved[0], moved[1]
+
+
+def _correction(op: Builder, sizes: Sequence[Dim], dtype: torch.dtype) -> ir.Value:
+    """n / (n - 1) for n elements."""
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes):
+        count = math.prod(known)
+        return op.const(count / (count - 1) if count > 1 else math.nan, dtype)
+    total = op.cast(op.ReduceProd(op.dims(sizes), keepdims=0), dtype)
+    return op.Div(total, op.Sub(total, op.const(1, dtype)))
+
+
+def _all_but_channels(x: ir.Value) -> list[int]:
+    return [0, *range(2, len(shape_of(x)))]
+
+
+def _by_channel(op: Builder, value: Maybe, x: ir.Value) -> Maybe:
+    """A number for each channel, to be multiplied with (batch, channels, ...)."""
+    return value and op.Reshape(value, [-1, *[1] * (len(shape_of(x)) - 2)])
+
+
+@lowering(aten.native_batch_norm_backward.default)
+@in_float32
+def native_batch_norm_backward(
+    op: Builder,
+    grad: ir.Value,
+    x: ir.Value,
+    weight: Maybe,
+    running_mean: Maybe,
+    running_var: Maybe,
+    save_mean: Maybe,
+    save_invstd: Maybe,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> Results:
+    """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, ...) -> 3 Tensors
+
+    Without training the statistics are constants, and no gradient flows through them.
+    """
+    if 0 in shape_of(x):
+        return zeros(op)
+    axes = _all_but_channels(x)
+    if train:
+        mean, rstd = _by_channel(op, save_mean, x), _by_channel(op, save_invstd, x)
+    else:
+        assert running_var is not None
+        mean = _by_channel(op, running_mean, x)
+        rstd = _by_channel(op, reciprocal_deviation(op, running_var, eps), x)
+    assert rstd is not None
+    normal = op.Mul(op.Sub(x, mean), rstd)
+    by_input = by_weight = by_bias = None
+    if output_mask[0]:
+        weighted = scaled(op, grad, _by_channel(op, weight, x), None)
+        by_input = input_gradient(op, weighted, normal, rstd, axes) if train else op.Mul(weighted, rstd)
+    if output_mask[1]:
+        by_weight = summed(op, op.Mul(grad, normal), axes)
+    if output_mask[2]:
+        by_bias = summed(op, grad, axes)
+    return by_input, by_weight, by_bias
+
+
+@lowering(aten.batch_norm_backward.default)
+def batch_norm_backward(
+    op: Builder,
+    grad: ir.Value,
+    x: ir.Value,
+    weight: Maybe,
+    running_mean: Maybe,
+    running_var: Maybe,
+    save_mean: Maybe,
+    save_var: Maybe,
+    update: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+    reserve: ir.Value,
+) -> Results:
+    """batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, ..., Tensor reserve) -> 3 Tensors"""
+    saved = (running_mean, running_var, save_mean, save_var)
+    return native_batch_norm_backward(op, grad, x, weight, *saved, update, eps, output_mask)

@@ -1,0 +1,177 @@
+"""Convolutions and their gradients, each of them a convolution again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What Conv and ConvTranspose have in common, a number for each spatial dimension but for the groups."""
+
+    strides: list[int]
+    padding: list[int]
+    dilations: list[int]
+    groups: int
+
+    @classmethod
+    def of(
+        cls, rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
+    ) -> Geometry:
+        return cls(_each(stride, rank), _each(padding, rank), _each(dilation, rank), groups)
+
+    def attributes(self) -> dict[str, Any]:
+        pads = self.padding * 2
+        return {"strides": self.strides, "pads": pads, "dilations": self.dilations, "group": self.groups}
+
+
+def _each(numbers: Sequence[int], rank: int) -> list[int]:
+    return list(numbers) * rank if len(numbers) == 1 else list(numbers)
+
+
+@lowering(aten.convolution.default)
+@in_float32
+def convolution(
+    op: Builder,
+    x: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> ir.Value:
+    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
+    _refuse_integers(op, x)
+    if 0 in op.result.shape:
+        return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    geometry = Geometry.of(len(shape_of(x)) - 2, stride, padding, dilation, groups)
+    if transposed:
+        return _transposed(op, operands, geometry, output_padding)
+    return op.Conv(*operands, **geometry.attributes())
+
+
+def _transposed(
+    op: Builder, operands: Sequence[ir.Value], geometry: Geometry, output_padding: Sequence[int]
+) -> ir.Value:
+    """Output padding gives back what padding cut from the end; only beyond that it is ONNX's, less than the stride."""
+    added = _each(output_padding, len(geometry.strides))
+    ends = [max(pad - more, 0) for pad, more in zip(geometry.padding, added, strict=True)]
+    beyond = [max(more - pad, 0) for pad, more in zip(geometry.padding, added, strict=True)]
+    if any(more >= stride for more, stride in zip(beyond, geometry.strides, strict=True)):
+        raise op.unsupported("an output padding beyond the padding by a whole stride")
+    attributes = {**geometry.attributes(), "pads": geometry.padding + ends}
+    return op.ConvTranspose(*operands, **attributes, output_padding=beyond)
+
+
+def _refuse_integers(op: Builder, x: ir.Value) -> None:
+    if not fake_of(x).dtype.is_floating_point:
+        raise op.unsupported("a convolution of integers")
+
+
+@lowering(aten.convolution_backward.default)
+@in_float32
+def convolution_backward(
+    op: Builder,
+    grad: ir.Value,
+    x: ir.Value,
+    weight: ir.Value,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[ir.Value | None, ...]:
+    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, ...) -> 3 Tensors
+
+    A transposed convolution is the gradient of a convolution by its input; so the gradient of either by its input is
+    the other. The gradient by the weight is a convolution in which input and gradient change parts.
+    """
+    _refuse_integers(op, x)
+    rank = len(shape_of(x)) - 2
+    if 0 in (*shape_of(x), *shape_of(weight)):
+        zero = op.const(0, opmath(op.result_dtype))
+        return tuple(op.Expand(zero, op.dims(fake.shape)) if fake is not None else None for fake in op.result)
+    geometry = Geometry.of(rank, stride, padding, dilation, groups)
+    by_input = by_weight = by_bias = None
+    if output_mask[0]:
+        by_input = (_down if transposed else _up)(op, grad, weight, x, geometry)
+    if output_mask[1]:
+        signal, kernel = (grad, x) if transposed else (x, grad)
+        kernel_size = [op.size(weight, d) for d in range(2, rank + 2)]
+        by_weight = _by_weight(op, signal, kernel, kernel_size, geometry)
+    if output_mask[2]:
+        by_bias = op.ReduceSum(grad, op.const([0, *range(2, rank + 2)]), keepdims=0)
+    return by_input, by_weight, by_bias
+
+
+def _down(op: Builder, grad: ir.Value, weight: ir.Value, x: ir.Value, geometry: Geometry) -> ir.Value:
+    """The gradient of a transposed convolution; what its output padding added may reach one step too far."""
+    sizes = [op.size(x, d) for d in range(2, len(shape_of(x)))]
+    return _cropped(op, op.Conv(grad, weight, **geometry.attributes()), sizes)
+
+
+def _up(op: Builder, grad: ir.Value, weight: ir.Value, x: ir.Value, geometry: Geometry) -> ir.Value:
+    """The gradient of a convolution; the output padding is what the strides left unread at the end."""
+    unread = []
+    for d, (stride, pad, dilation) in enumerate(
+        zip(geometry.strides, geometry.padding, geometry.dilations, strict=True), start=2
+    ):
+        size, steps, kernel = shape_of(x)[d], shape_of(grad)[d], shape_of(weight)[d]
+        if stride == 1:
+            unread.append(0)
+        elif isinstance(size, int) and isinstance(steps, int) and isinstance(kernel, int):
+            unread.append(size - ((steps - 1) * stride + (kernel - 1) * dilation + 1 - 2 * pad))
+        else:
+            raise op.unsupported("the gradient of a strided convolution over a symbolic size")
+    return op.ConvTranspose(grad, weight, **geometry.attributes(), output_padding=unread)
+
+
+def _by_weight(op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequence[Dim], geometry: Geometry) -> ir.Value:
+    """The sum over batch and positions p of steps[n, o, p] signal[n, i, p stride + k dilation - padding], by (o, i, k).
+
+    A convolution over k of the signal with the steps as kernel: channels are its batch, the batch its channels, stride
+    and dilation change parts. Groups stay groups.
+    """
+    groups, rank = geometry.groups, len(kernel)
+    swapped = [1, 0, *range(2, rank + 2)]
+    by_channel = _grouped_channels_first(op, signal, groups) if groups > 1 else op.Transpose(signal, perm=swapped)
+    turned = Geometry(geometry.dilations, geometry.padding, geometry.strides, groups)
+    by_kernel = op.Conv(by_channel, op.Transpose(steps, perm=swapped), **turned.attributes())
+    return op.Transpose(_cropped(op, by_kernel, kernel), perm=swapped)
+
+
+def _grouped_channels_first(op: Builder, x: ir.Value, groups: int) -> ir.Value:
+    """From (batch, groups * channels, ...) to (channels, groups * batch, ...)."""
+    channels = shape_of(x)[1]
+    if not isinstance(channels, int):
+        raise op.unsupported("a symbolic number of channels")
+    sizes = [op.size(x, d) for d in range(2, len(shape_of(x)))]
+    apart = op.Reshape(x, op.dims([0, groups, channels // groups, *sizes]))
+    turned = op.Transpose(apart, perm=[2, 1, 0, *range(3, len(sizes) + 3)])
+    return op.Reshape(turned, op.dims([channels // groups, -1, *sizes]))
+
+
+def _cropped(op: Builder, x: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
+    """The first ``sizes`` of the dimensions after the first two."""
+    rank = len(sizes)
+    if x.shape is not None and list(x.shape[2:]) == list(sizes):
+        return x
+    return op.Slice(x, [0] * rank, op.dims(sizes), list(range(2, rank + 2)))

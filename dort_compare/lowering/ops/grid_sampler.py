@@ -1,0 +1,45 @@
+"""Images read at arbitrary places."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sampling import Sampling
+
+aten = torch.ops.aten
+_MODES = ("linear", "nearest", "cubic")
+_OLD_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+@lowering(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
+@in_float32
+def grid_sampler(
+    op: Builder, x: ir.Value, grid: ir.Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> ir.Value:
+    """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, ...) -> Tensor"""
+    if 0 in (*shape_of(x), *shape_of(grid)):
+        return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
+    if op.opset < 20 and len(shape_of(x)) == 5:
+        return _read(op, x, Sampling.of(op, x, grid, interpolation_mode, padding_mode, align_corners))
+    return op.GridSample(
+        x,
+        grid,
+        mode=(_MODES if op.opset >= 20 else _OLD_MODES)[interpolation_mode],
+        padding_mode=_PADDINGS[padding_mode],
+        align_corners=int(align_corners),
+    )
+
+
+def _read(op: Builder, x: ir.Value, sampling: Sampling) -> ir.Value:
+    """Volumes, which ONNX samples from opset 20 on: the sum of the pixels around each place, by their weights."""
+    zero = op.const(0, opmath(op.result.dtype))
+    pixels, total = sampling.pixels(op, x), zero
+    for corner in sampling.corners:
+        part = op.Mul(op.GatherElements(pixels, sampling.targets(op, corner), axis=2), corner.weight(op))
+        total = op.Add(total, op.Where(op.Unsqueeze(corner.exists, [1]), part, zero))
+    return op.Reshape(total, [*sampling.image[:2], *sampling.samples])

@@ -1,0 +1,178 @@
+"""Layer and group normalization, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+Results = tuple[ir.Value | None, ...]
+
+
+def moments(op: Builder, x: ir.Value, axes: Sequence[int]) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Mean, what departs from it, and the mean of the squares of that, the reduced dimensions kept."""
+    mean = op.ReduceMean(x, op.dims(axes))
+    centred = op.Sub(x, mean)
+    return mean, centred, op.ReduceMean(op.Mul(centred, centred), op.dims(axes))
+
+
+def reciprocal_deviation(op: Builder, variance: ir.Value, eps: float) -> ir.Value:
+    """1 / sqrt(variance + eps)"""
+    return op.Reciprocal(op.Sqrt(op.Add(variance, op.const(eps, opmath(op.result_dtype)))))
+
+
+def nothing(op: Builder) -> Results:
+    """The results for an input without elements, where they have none either; a mean of nothing is refused."""
+    if not all(0 in fake.shape for fake in op.result):
+        raise op.unsupported("a normalization of no elements")
+    return zeros(op)
+
+
+def zeros(op: Builder) -> Results:
+    """Zeros for every result: what sums of nothing are."""
+    return tuple(
+        op.Expand(op.const(0, fake.dtype), op.dims(fake.shape)) if fake is not None else None for fake in op.result
+    )
+
+
+def scaled(op: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+    """``x`` times weight plus bias, where they are given."""
+    x = x if weight is None else op.Mul(x, weight)
+    return x if bias is None else op.Add(x, bias)
+
+
+def input_gradient(op: Builder, grad: ir.Value, normal: ir.Value, rstd: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """The gradient through mean and variance: rstd (grad - mean(grad) - normal mean(grad normal))."""
+    along = op.Mul(normal, op.ReduceMean(op.Mul(grad, normal), op.dims(axes)))
+    return op.Mul(rstd, op.Sub(op.Sub(grad, op.ReduceMean(grad, op.dims(axes))), along))
+
+
+def summed(op: Builder, x: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """The sum along ``axes``, if any, which are taken away."""
+    return op.ReduceSum(x, op.dims(axes), keepdims=0) if axes else x
+
+
+@lowering(aten.native_layer_norm.default)
+@in_float32
+def native_layer_norm(
+    op: Builder,
+    x: ir.Value,
+    normalized_shape: Sequence[Dim],
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    eps: float,
+) -> Results:
+    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> 3 Tensors
+
+    ONNX's operator holds eps and the moments in float32, and so is no use for float64.
+    """
+    if 0 in shape_of(x):
+        return nothing(op)
+    rank, dtype = len(shape_of(x)), opmath(op.result_dtype)
+    axis = rank - len(normalized_shape)
+    if dtype == torch.float32:
+        ones = op.Expand(op.const(1, dtype), op.dims(normalized_shape)) if weight is None else weight
+        operands = (x, ones) if bias is None else (x, ones, bias)
+        return tuple(op.LayerNormalization(*operands, axis=axis, epsilon=eps, _outputs=3))
+    mean, centred, variance = moments(op, x, range(axis, rank))
+    rstd = reciprocal_deviation(op, variance, eps)
+    return scaled(op, op.Mul(centred, rstd), weight, bias), mean, rstd
+
+
+@lowering(aten.native_layer_norm_backward.default)
+@in_float32
+def native_layer_norm_backward(
+    op: Builder,
+    grad: ir.Value,
+    x: ir.Value,
+    normalized_shape: Sequence[Dim],
+    mean: ir.Value,
+    rstd: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    output_mask: Sequence[bool],
+) -> Results:
+    """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, ...) -> 3 Tensors"""
+    if 0 in shape_of(x):
+        return zeros(op)
+    rank = len(shape_of(x))
+    axis = rank - len(normalized_shape)
+    normal = op.Mul(op.Sub(x, mean), rstd)
+    by_input = by_weight = by_bias = None
+    if output_mask[0]:
+        by_input = input_gradient(op, scaled(op, grad, weight, None), normal, rstd, range(axis, rank))
+    if output_mask[1] and weight is not None:
+        by_weight = summed(op, op.Mul(grad, normal), range(axis))
+    if output_mask[2] and bias is not None:
+        by_bias = summed(op, grad, range(axis))
+    return by_input, by_weight, by_bias
+
+
+@lowering(aten.native_group_norm.default)
+@in_float32
+def native_group_norm(
+    op: Builder,
+    x: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    batch: Dim,
+    channels: Dim,
+    positions: Dim,
+    group: int,
+    eps: float,
+) -> Results:
+    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, ...) -> 3 Tensors"""
+    if 0 in shape_of(x):
+        return nothing(op)
+    mean, centred, variance = moments(op, op.Reshape(x, [0, group, -1]), [2])
+    rstd = reciprocal_deviation(op, variance, eps)
+    normal = _like(op, op.Mul(centred, rstd), x)
+    y = scaled(op, normal, *(_by_channel(op, value, x) for value in (weight, bias)))
+    return y, op.Squeeze(mean, [2]), op.Squeeze(rstd, [2])
+
+
+def _like(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return op.Reshape(x, op.dims([op.size(y, d) for d in range(len(shape_of(y)))]))
+
+
+def _by_channel(op: Builder, value: ir.Value | None, x: ir.Value) -> ir.Value | None:
+    """A number for each channel, to be multiplied with (batch, channels, ...)."""
+    return value and op.Reshape(value, [-1, *[1] * (len(shape_of(x)) - 2)])
+
+
+@lowering(aten.native_group_norm_backward.default)
+@in_float32
+def native_group_norm_backward(
+    op: Builder,
+    grad: ir.Value,
+    x: ir.Value,
+    mean: ir.Value,
+    rstd: ir.Value,
+    weight: ir.Value | None,
+    batch: Dim,
+    channels: Dim,
+    positions: Dim,
+    group: int,
+    output_mask: Sequence[bool],
+) -> Results:
+    """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, ...) -> 3 Tensors"""
+    if 0 in shape_of(x):
+        return zeros(op)
+    mean, rstd = op.Unsqueeze(mean, [2]), op.Unsqueeze(rstd, [2])
+    normal = op.Mul(op.Sub(op.Reshape(x, [0, group, -1]), mean), rstd)
+    by_input = by_weight = by_bias = None
+    if output_mask[0]:
+        weighted = op.Reshape(scaled(op, grad, _by_channel(op, weight, x), None), [0, group, -1])
+        by_input = _like(op, input_gradient(op, weighted, normal, rstd, [2]), x)
+    others = [0, *range(2, len(shape_of(x)))]
+    if output_mask[1]:
+        by_weight = summed(op, op.Mul(grad, _like(op, normal, x)), others)
+    if output_mask[2]:
+        by_bias = summed(op, grad, others)
+    return by_input, by_weight, by_bias

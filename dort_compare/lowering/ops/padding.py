@@ -1,0 +1,109 @@
+"""Borders around the last dimensions: constant, mirrored or repeated; and the gradients of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.precision import in_float32, in_int64, opmath
+from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.windows import Windows, window_sums
+
+aten = torch.ops.aten
+
+
+@lowering(aten.constant_pad_nd.default)
+@in_int64
+def constant_pad_nd(op: Builder, x: ir.Value, pad: Sequence[Dim], value: float | int | bool = 0) -> ir.Value:
+    """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor
+
+    Negative pads cut, as ONNX's do. ``pad`` begins with the last dimension, ONNX's pads with the first.
+    """
+    if not pad:
+        return x
+    untouched: list[Dim] = [0] * (len(shape_of(x)) - len(pad) // 2)
+    before, after = list(pad[-2::-2]), list(pad[::-2])
+    number = op.const(value, op.result.dtype)
+    return op.Pad(x, op.dims([*untouched, *before, *untouched, *after]), op.cast(number, _dtype(x)))
+
+
+def _dtype(x: ir.Value) -> torch.dtype:
+    assert x.dtype is not None
+    return ir.tensor_adapters.to_torch_dtype(x.dtype)
+
+
+def _bordered(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> ir.Value:
+    """Dimension after dimension, each by picking: ONNX Runtime's Pad takes no negative pads in these modes."""
+    for d, places in _places(op, x, padding, mode):
+        x = op.Gather(x, op.const(places.tolist()), axis=d)
+    return x
+
+
+def _bordered_backward(op: Builder, grad: ir.Value, x: ir.Value, padding: Sequence[int], mode: str) -> ir.Value:
+    """Each element is given the sum of the gradients of all places to which it was copied."""
+    rank, dtype = len(shape_of(x)), opmath(op.result.dtype)
+    for d, places in _places(op, x, padding, mode):
+        copies = Windows.weighted(places.unsqueeze(1), torch.ones(len(places), 1))
+        grad = window_sums(op, grad, d, rank, copies.transposed(_size(op, x, d)), dtype)
+    return grad
+
+
+def _places(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> list[tuple[int, torch.Tensor]]:
+    """For each padded dimension, which element stands at each place of the result."""
+    rank = len(shape_of(x))
+    return [
+        (d, _source(_size(op, x, d), before, after, mode))
+        for d, before, after in zip(range(rank - 1, -1, -1), padding[::2], padding[1::2], strict=False)
+        if before or after
+    ]
+
+
+def _size(op: Builder, x: ir.Value, d: int) -> int:
+    size = shape_of(x)[d]
+    if not isinstance(size, int):
+        raise op.unsupported("a border around a symbolic size")
+    return size
+
+
+def _source(size: int, before: int, after: int, mode: str) -> torch.Tensor:
+    places = torch.arange(-before, size + after)
+    if mode == "reflect":
+        return (size - 1) - (places.abs() - (size - 1)).abs()
+    return places.clamp(0, size - 1)
+
+
+@lowering(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def reflection_pad(op: Builder, x: ir.Value, padding: Sequence[int]) -> ir.Value:
+    """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    return _bordered(op, x, padding, "reflect")
+
+
+@lowering(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def replication_pad(op: Builder, x: ir.Value, padding: Sequence[int]) -> ir.Value:
+    """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    return _bordered(op, x, padding, "edge")
+
+
+@lowering(
+    aten.reflection_pad1d_backward.default,
+    aten.reflection_pad2d_backward.default,
+    aten.reflection_pad3d_backward.default,
+)
+@in_float32
+def reflection_pad_backward(op: Builder, grad: ir.Value, x: ir.Value, padding: Sequence[int]) -> ir.Value:
+    """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    return _bordered_backward(op, grad, x, padding, "reflect")
+
+
+@lowering(
+    aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+)
+@in_float32
+def replication_pad_backward(op: Builder, grad: ir.Value, x: ir.Value, padding: Sequence[int]) -> ir.Value:
+    """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    return _bordered_backward(op, grad, x, padding, "edge")

@@ -1,0 +1,74 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from op_calls import Call
+
+from op_rows.row import HALF, MATMUL, Row, Sample, case, new
+
+aten = torch.ops.aten
+
+GEOMETRIES = (
+    # size, kernel, stride, padding, dilation, output padding, groups
+    ([5], [3], [1], [0], [1], [0], 1),
+    ([8], [3], [3], [1], [2], [0], 2),
+    ([7, 6], [3, 2], [2, 3], [1, 0], [1, 2], [0, 0], 1),
+    ([7, 6], [3, 2], [2, 3], [2, 1], [2, 1], [1, 2], 2),
+    ([5, 5], [1, 1], [2, 2], [0, 0], [1, 1], [1, 0], 1),
+    ([4, 4], [3, 3], [1, 1], [2, 1], [1, 1], [0, 0], 4),
+    ([4, 5], [2, 2], [1, 2], [1, 0], [3, 3], [1, 1], 1),
+    ([3, 4, 5], [2, 3, 2], [1, 2, 3], [1, 1, 0], [1, 1, 2], [0, 1, 1], 2),
+)
+
+
+def convolved(dtype: torch.dtype) -> Iterable[Sample]:
+    for size, kernel, stride, padding, dilation, output_padding, groups in GEOMETRIES:
+        x, bias = new(dtype, 2, 4, *size), new(dtype, 4 * groups)
+        kernels = new(dtype, 4 * groups, 4 // groups, *kernel)
+        yield case(x, kernels, bias, stride, padding, dilation, False, [0] * len(size), groups)
+        transposed = new(dtype, 4, 4, *kernel)
+        yield case(x, transposed, None, stride, padding, dilation, True, output_padding, groups)
+    yield case(new(dtype, 0, 4, 5), new(dtype, 2, 4, 3), new(dtype, 2), [1], [0], [1], False, [0], 1)
+    yield case(new(dtype, 2, 0, 5), new(dtype, 3, 0, 3), new(dtype, 3), [1], [0], [1], False, [0], 1)
+    yield case(new(dtype, 1, 1, 5, 4), new(dtype, 1, 1, 2, 2), None, [2], [1], [1], False, [0], 1)
+
+
+def gradients(dtype: torch.dtype) -> Iterable[Sample]:
+    for args, _ in convolved(dtype):
+        x, weight, bias, *geometry = args
+        grad = new(dtype, *aten.convolution.default(*args).shape)
+        sizes = None if bias is None else list(bias.shape)
+        yield case(grad, x, weight, sizes, *geometry, [True, True, bias is not None])
+    yield case(grad, x, weight, [1], *geometry, [False, True, False])
+    yield case(grad, x, weight, [1], *geometry, [True, False, True])
+
+
+def is_of_integers(call: Call) -> bool:
+    return not call.args[0].dtype.is_floating_point
+
+
+DTYPES = (torch.float32, *HALF)
+"""ONNX Runtime's CPU provider convolves no float64."""
+
+ROWS = (
+    Row(
+        aten.convolution.default,
+        ("nn.functional.conv2d", "nn.functional.conv_transpose3d"),
+        convolved,
+        DTYPES,
+        MATMUL,
+        skip=is_of_integers,
+        reason="refused",
+    ),
+    Row(
+        aten.convolution_backward.default,
+        ("nn.functional.conv1d", "nn.functional.conv_transpose2d"),
+        gradients,
+        DTYPES,
+        MATMUL,
+        scale=8.0,
+    ),
+)
