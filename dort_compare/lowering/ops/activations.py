@@ -171,7 +171,8 @@ def _mish_n(op: Builder, e: ir.Value) -> ir.Value:
 def mish_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
     """mish_backward(Tensor grad_output, Tensor self) -> Tensor
 
-    grad (t + x s (1 - t^2)) with s = e / (1 + e) the sigmoid of x, where 1 - t^2 = 4 (1 + e)^2 / (n + 2)^2, 0 from 25 on.
+    grad (t + x s (1 - t^2)) with s = e / (1 + e) the sigmoid of x, where 1 - t^2 = 4 (1 + e)^2 / (n + 2)^2,
+    0 from 25 on.
     """
     e = _bounded_exp(op, x)
     n = _mish_n(op, e)

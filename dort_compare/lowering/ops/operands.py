@@ -19,7 +19,12 @@ Operand = ir.Value | Number
 
 def constant(op: Builder, number: Number, dtype: torch.dtype) -> ir.Value:
     """A Python number as torch casts it to ``dtype``: integers wrap around."""
-    return op.const(torch.tensor(number).to(dtype).item(), dtype)
+    return op.const(_cast(number, dtype), dtype)
+
+
+def _cast(number: Number, dtype: torch.dtype) -> Number:
+    exact = torch.tensor(number, dtype=torch.float64) if isinstance(number, float) else torch.tensor(number)
+    return exact.to(dtype).item()
 
 
 def promoted(op: Builder, operands: Iterable[Operand], dtype: torch.dtype) -> tuple[ir.Value, ...]:
@@ -72,8 +77,7 @@ def _entered(op: Builder, x: Any, dtype: torch.dtype, wide: torch.dtype, exact: 
         return None
     if isinstance(x, ir.Value):
         return op.cast(op.cast(x, dtype), wide)
-    number = x if exact else torch.tensor(x).to(dtype).item()
-    return op.const(number, wide)
+    return constant(op, x if exact else _cast(x, dtype), wide)
 
 
 def compute_dtype(op: Builder, operands: Iterable[Operand]) -> torch.dtype:

@@ -124,8 +124,8 @@ def rounded_to(mode: str | None, samples: Samples) -> Samples:
 
     def moded(dtype: torch.dtype) -> Iterable[Sample]:
         for (x, y), _ in samples(dtype):
-            trapped = mode == "trunc" and not dtype.is_floating_point and not isinstance(y, float)
-            yield case(x[..., :-1] if trapped else x, y, rounding_mode=mode)
+            trapped = mode == "trunc" and not dtype.is_floating_point and x.shape == dividends(dtype).shape
+            yield case(x[:-1] if trapped else x, y, rounding_mode=mode)
 
     return moded
 

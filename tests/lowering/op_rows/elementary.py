@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import torch
 
 from op_rows.operands import alike, elements, few_elements, within
-from op_rows.row import FLOATS, INTS, ROUNDING, SUM, Row, Sample, Samples, case, new, special
+from op_rows.row import BOOL, FLOATS, HALF, INTS, ROUNDING, SUM, Row, Sample, Samples, case, new, special
 
 aten = torch.ops.aten
 prims = torch.ops.prims
 NUMBERS = (*FLOATS, *INTS)
+BUT_FLOAT64 = (torch.float32, *HALF, *INTS, *BOOL)
 
 
 def with_prim(name: str, infos: tuple[str, ...], own: Samples, units: float, **options: float) -> tuple[Row, Row]:
@@ -33,17 +34,23 @@ def small_elements(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan]))
 
 
+def logarithms(dtype: torch.dtype) -> Iterable[Sample]:
+    yield from within(0, 9)(dtype)
+    yield case(torch.tensor([2.0**-3, 8, 2**29, 1000, 1e6, 1e-3, 1e15]))
+
+
 FUNCTIONS = (
     *with_prim("cos", ("cos",), small_elements, ROUNDING),
     *with_prim("sin", ("sin",), small_elements, ROUNDING),
-    *with_prim("tan", ("tan",), within(-1.5, 1.5), ROUNDING),
+    Row(aten.tan.default, ("tan",), within(-1.5, 1.5), BUT_FLOAT64, ROUNDING),
+    Row(prims.tan.default, (), few(within(-1.5, 1.5)), (torch.float32, *HALF), ROUNDING),
     *with_prim("exp", ("exp",), elements, SUM),
     *with_prim("exp2", ("exp2",), within(-9, 9), ROUNDING),
     *with_prim("expm1", ("expm1",), within(-9, 9), SUM),
     *with_prim("log", ("log",), elements, ROUNDING),
     *with_prim("log1p", ("log1p",), within(-1, 9), ROUNDING),
-    *with_prim("log2", ("log2",), within(0, 9), ROUNDING),
-    *with_prim("log10", ("log10",), within(0, 9), ROUNDING),
+    *with_prim("log2", ("log2",), logarithms, ROUNDING),
+    *with_prim("log10", ("log10",), logarithms, ROUNDING),
     *with_prim("reciprocal", ("reciprocal",), elements, ROUNDING),
     *with_prim("sqrt", ("sqrt",), elements, ROUNDING),
     *with_prim("rsqrt", ("rsqrt",), elements, ROUNDING),
@@ -58,12 +65,6 @@ FUNCTIONS = (
     *with_prim("atanh", ("atanh",), within(-1, 1), ROUNDING),
     Row(aten.sigmoid.default, ("sigmoid",), elements, units=ROUNDING, scale=1),
 )
-
-POWERS_OF_BASES = torch.tensor([2.0**-3, 8, 2**29, 1000, 1e6, 1e-3, 1e15])
-
-
-def exact_logarithms() -> Iterable[Sample]:
-    yield case(POWERS_OF_BASES)
 
 
 def quadrants(dtype: torch.dtype) -> Iterable[Sample]:
