@@ -113,9 +113,7 @@ def _floored_float(op: Builder, x: ir.Value, y: ir.Value, step: Step) -> ir.Valu
     floor = op.Floor(below)
     nearest = op.Where(op.Greater(step(op.Sub(below, floor)), 0.5), op.Add(floor, 1), floor)
     quotient = op.Div(x, y)
-    zero = with_sign(op, op.Mul(op.Abs(below), 0), quotient)
-    result = op.Where(op.Equal(below, 0), zero, nearest)
-    return op.Where(op.Equal(y, 0), quotient, result)
+    return op.Where(op.Equal(y, 0), quotient, with_sign(op, op.Abs(nearest), quotient))
 
 
 def _truncated_float(op: Builder, x: ir.Value, y: ir.Value, step: Step) -> ir.Value:

@@ -146,8 +146,9 @@ def erf(op: Builder, x: ir.Value) -> ir.Value:
     """erf(Tensor self) -> Tensor"""
     if dtype_of(x) == torch.float32:
         return op.Erf(x)
-    outer = with_sign(op, op.Sub(1, _positive_erfc(op, op.Abs(x))), x)
-    return op.Where(op.Less(op.Abs(x), 1), _central_erf(op, x), outer)
+    size = op.Abs(x)
+    outer = op.Sub(1, _positive_erfc(op, size))
+    return with_sign(op, op.Where(op.Less(size, 1), _central_erf(op, size), outer), x)
 
 
 @lowering(aten.erfc.default, prims.erfc.default)
@@ -244,11 +245,12 @@ def ndtri(op: Builder, x: ir.Value) -> ir.Value:
 
 def _quantile(op: Builder, offset: ir.Value, tail: ir.Value) -> ir.Value:
     """The normal quantile of 1/2 + ``offset``, where ``tail`` is the probability 1/2 - |offset|."""
-    square = op.Mul(offset, offset)
+    size = op.Abs(offset)
+    square = op.Mul(size, size)
     ratio = op.Div(op.Mul(square, polynomial(op, square, _NDTRI_P0)), polynomial(op, square, _NDTRI_Q0))
-    central = op.Mul(op.Add(offset, op.Mul(offset, ratio)), math.sqrt(2 * math.pi))
-    outer = with_sign(op, op.Where(op.Equal(tail, 0), math.inf, _tail_quantile(op, tail)), offset)
-    return op.Where(op.Greater(tail, math.exp(-2)), central, outer)
+    central = op.Mul(op.Add(size, op.Mul(size, ratio)), math.sqrt(2 * math.pi))
+    outer = op.Where(op.Equal(tail, 0), math.inf, _tail_quantile(op, tail))
+    return with_sign(op, op.Where(op.Greater(tail, math.exp(-2)), central, outer), offset)
 
 
 def _tail_quantile(op: Builder, tail: ir.Value) -> ir.Value:

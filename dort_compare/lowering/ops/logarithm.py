@@ -25,7 +25,7 @@ def log1p(op: Builder, x: ir.Value) -> ir.Value:
     u = op.Add(x, 1)
     kept = op.Sub(u, 1)
     left = op.Where(op.Equal(kept, x), 0, op.Div(op.Sub(x, kept), u))
-    return op.Where(op.Equal(u, 1), x, op.Add(op.Log(u), left))
+    return op.Where(op.Greater(op.Abs(kept), 0), op.Add(op.Log(u), left), x)
 
 
 @elementary(aten.log2.default, prims.log2.default)

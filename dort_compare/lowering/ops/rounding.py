@@ -17,8 +17,11 @@ prims = torch.ops.prims
 
 
 def truncated(op: Builder, x: ir.Value) -> ir.Value:
-    """A floating x rounded towards zero; ONNX has no operator for it."""
-    return op.Where(op.Less(x, 0), op.Ceil(x), op.Floor(x))
+    """A floating x rounded towards zero, where ONNX has no operator for it.
+
+    -0 stays so, but for the second choice of a Where: ONNX Runtime makes 0 of it in the first.
+    """
+    return op.Where(op.Greater(x, 0), op.Floor(x), op.Ceil(x))
 
 
 def _rounding(rounded: Callable[[Builder, ir.Value], ir.Value]) -> Callable[[Builder, ir.Value], ir.Value]:

@@ -1,4 +1,7 @@
-"""Signs, that of zero and of infinity among them: sign, signbit, copysign, heaviside, isinf and their kin."""
+"""Signs, that of zero and of infinity among them: sign, signbit, copysign, heaviside, isinf and their kin.
+
+ONNX Runtime's Where on CPU makes 0 of a -0 that it takes from its first choice, so signs are multiplied with.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.ops.operands import Operand, in_kernel_dtype, is_floating
+from dort_compare.lowering.ops.operands import Operand, dtype_of, in_kernel_dtype, is_floating
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -61,7 +64,7 @@ def is_negative(op: Builder, x: ir.Value) -> ir.Value:
 
 def with_sign(op: Builder, magnitude: ir.Value, x: ir.Value) -> ir.Value:
     """A floating ``magnitude``, at least 0, with the sign of ``x``."""
-    return op.Where(is_negative(op, x), op.Neg(magnitude), magnitude)
+    return op.Mul(magnitude, op.Where(is_negative(op, x), op.const(-1.0, dtype_of(x)), 1.0))
 
 
 @lowering(aten.copysign.Tensor, aten.copysign.Scalar)
