@@ -11,7 +11,7 @@ from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.elementary import expm1
 from dort_compare.lowering.ops.erf import erf
 from dort_compare.lowering.ops.logarithm import log1p
-from dort_compare.lowering.ops.operands import Number
+from dort_compare.lowering.ops.operands import Number, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -190,9 +190,9 @@ def log_sigmoid_forward(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value | 
     min(x, 0) - log(1 + z) with z = exp(-|x|), which is the buffer, but on CUDA, where it is empty.
     """
     z = op.Exp(op.Neg(op.Abs(x)))
-    buffer = op.result[1]
-    empty = tuple(buffer.shape) != tuple(op.result[0].shape)
-    return op.Sub(op.Min(x, 0), log1p(op, z)), op.const([], buffer.dtype) if empty else z
+    output, buffer = op.result
+    filled = same_shape(output, buffer)
+    return op.Sub(op.Min(x, 0), log1p(op, z)), z if filled else op.const([], buffer.dtype)
 
 
 @lowering(aten.log_sigmoid_backward.default)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, fake_of
-from dort_compare.lowering.ops.operands import Operand, promoted
+from dort_compare.lowering.ops.operands import Operand, promoted, same_shape
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -53,12 +53,9 @@ def fill(op: Builder, x: ir.Value, value: Operand) -> ir.Value:
 def _spread(op: Builder, source: Operand, x: ir.Value) -> ir.Value:
     """The source in the dtype and the shape of x."""
     (value,) = promoted(op, (source,), op.result.dtype)
-    if isinstance(source, ir.Value) and tuple(fake_of(source).shape) == tuple(op.result.shape):
+    if isinstance(source, ir.Value) and same_shape(fake_of(source), op.result):
         return value
     return op.Expand(value, op.Shape(x))
-
-
-_BITS = (torch.bool, torch.uint8)
 
 
 @lowering(aten.view.dtype, prims.view_of_dtype.default)

@@ -24,7 +24,7 @@ prims = torch.ops.prims
 
 def _comparison(operator: str, negated: bool = False) -> Callable[[Builder, ir.Value, Operand], ir.Value]:
     def lowered(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
-        dtype = promoted_dtype((x, y))
+        dtype = promoted_dtype(x, y)
         if dtype == torch.bool:
             dtype = torch.uint8
         result = getattr(op, operator)(*promoted(op, (x, y), dtype))

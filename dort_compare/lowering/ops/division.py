@@ -87,7 +87,7 @@ def _divided(
     if not dtype.is_floating_point:
         x, y = promoted(op, promoted(op, (x, y), dtype), wide)
         return op.cast(by_integer(op, x, y), dtype)
-    single = not isinstance(y, ir.Value) or fake_of(y).numel() == 1
+    single = not isinstance(y, ir.Value) or all(size == "1" for size in map(str, fake_of(y).shape))
     (x,) = promoted(op, promoted(op, (x,), dtype), wide)
     (y,) = promoted(op, (y,) if single else promoted(op, (y,), dtype), wide)
     step: Step = (lambda value: value) if single else (lambda value: op.cast(op.cast(value, dtype), wide))

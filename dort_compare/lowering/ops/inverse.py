@@ -70,6 +70,17 @@ def atan2(op: Builder, y: ir.Value, x: ir.Value) -> ir.Value:
     return with_sign(op, op.Where(is_negative(op, x), op.Sub(math.pi, angle), angle), y)
 
 
+@lowering(aten.angle.default)
+@in_kernel_dtype()
+def angle(op: Builder, x: ir.Value) -> ir.Value:
+    """angle(Tensor self) -> Tensor
+
+    Of real numbers: pi below zero, 0 from there on, NaN at NaN.
+    """
+    half_turn = op.Where(op.Less(x, 0), op.const(math.pi, dtype_of(x)), 0)
+    return op.Where(op.IsNaN(x), x, half_turn)
+
+
 @elementary(aten.asin.default, prims.asin.default)
 def asin(op: Builder, x: ir.Value) -> ir.Value:
     """asin(Tensor self) -> Tensor"""

@@ -60,9 +60,9 @@ def left_shift(op: Builder, x: Operand, bits: Operand) -> ir.Value:
     0 where the shift is negative or no narrower than the dtype.
     """
     dtype = op.result.dtype
-    x, bits = promoted(op, promoted(op, (x, bits), dtype), torch.int64)
-    outside = _outside(op, bits, torch.iinfo(dtype).bits)
-    shifted = _bit_shift(op, x, op.Where(outside, 0, bits), "LEFT")
+    number, by = promoted(op, promoted(op, (x, bits), dtype), torch.int64)
+    outside = _outside(op, by, torch.iinfo(dtype).bits)
+    shifted = _bit_shift(op, number, op.Where(outside, 0, by), "LEFT")
     return op.cast(op.Where(outside, 0, shifted), dtype)
 
 
@@ -80,10 +80,10 @@ def right_shift(op: Builder, x: Operand, bits: Operand) -> ir.Value:
     Copies of the sign come in from the left; nothing else is left where the shift is negative or too wide.
     """
     dtype = op.result.dtype
-    x, bits = promoted(op, promoted(op, (x, bits), dtype), torch.int64)
-    sign = op.Where(op.Less(x, 0), op.const(-1), op.const(0))
-    bits = op.Where(_outside(op, bits, 64), 63, bits)
-    return op.cast(op.BitwiseXor(_bit_shift(op, op.BitwiseXor(x, sign), bits, "RIGHT"), sign), dtype)
+    number, by = promoted(op, promoted(op, (x, bits), dtype), torch.int64)
+    sign = op.Where(op.Less(number, 0), op.const(-1), op.const(0))
+    by = op.Where(_outside(op, by, 64), 63, by)
+    return op.cast(op.BitwiseXor(_bit_shift(op, op.BitwiseXor(number, sign), by, "RIGHT"), sign), dtype)
 
 
 def _outside(op: Builder, bits: ir.Value, width: int) -> ir.Value:

@@ -32,9 +32,9 @@ def promoted(op: Builder, operands: Iterable[Operand], dtype: torch.dtype) -> tu
     return tuple(op.cast(x, dtype) if isinstance(x, ir.Value) else constant(op, x, dtype) for x in operands)
 
 
-def promoted_dtype(operands: Iterable[Operand]) -> torch.dtype:
+def promoted_dtype(x: ir.Value, y: Operand) -> torch.dtype:
     """The dtype to which torch promotes the operands of a binary operator."""
-    return torch.result_type(*(fake_of(x) if isinstance(x, ir.Value) else x for x in operands))
+    return torch.result_type(fake_of(x), fake_of(y) if isinstance(y, ir.Value) else y)
 
 
 def kernel_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -100,6 +100,11 @@ def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value
     if dtype in (torch.bool, torch.int16):
         x, y = promoted(op, (x, y), torch.uint8 if dtype == torch.bool else torch.int64)
     return op.cast(op.Where(condition, x, y), dtype)
+
+
+def same_shape(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether two fake tensors have the same sizes; symbolic ones are not asked, which would add a guard."""
+    return list(map(str, x.shape)) == list(map(str, y.shape))
 
 
 def is_floating(x: ir.Value) -> bool:

@@ -81,6 +81,32 @@ def hypot(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return op.Where(infinite, math.inf, length)
 
 
+@lowering(aten.frexp.Tensor, prims.frexp.default)
+def frexp(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+
+    x = mantissa 2^exponent with the mantissa in [1/2, 1). The exponent comes from the logarithm, which may miss it by
+    one where x is next to a power of two; what is 0 or not finite has 0.
+    """
+    mantissa, exponent = op.result
+    if mantissa.dtype == torch.float64:
+        raise op.unsupported("its powers of two leave the range of float64")
+    op.computing_in(torch.float64)
+    x = op.cast(x, torch.float64)
+    size = op.Abs(x)
+    regular = op.And(op.Greater(size, 0), op.Less(size, math.inf))
+    guess = op.Add(op.Floor(op.Div(op.Log(op.Where(regular, size, 1)), math.log(2))), 1)
+    scaled = op.Mul(size, _two_to(op, op.Neg(guess)))
+    above, below = op.GreaterOrEqual(scaled, 1), op.Less(scaled, 0.5)
+    missed = op.Sub(op.cast(above, torch.float64), op.cast(below, torch.float64))
+    power = op.Where(regular, op.Add(guess, missed), 0)
+    return op.cast(op.Mul(x, _two_to(op, op.Neg(power))), mantissa.dtype), op.cast(power, exponent.dtype)
+
+
+def _two_to(op: Builder, exponent: ir.Value) -> ir.Value:
+    return op.Pow(op.const(2, torch.float64), exponent)
+
+
 @lowering(aten.ldexp.Tensor)
 def ldexp(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """ldexp.Tensor(Tensor self, Tensor other) -> Tensor

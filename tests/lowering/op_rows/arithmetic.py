@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from op_rows.operands import alike, binary, elements, numbers
-from op_rows.row import FLOATS, INTS, ROUNDING, SUM, Row, Sample, Samples, case, new, special
+from op_rows.row import FLOATS, HALF, INTS, ROUNDING, SUM, Row, Sample, Samples, case, new, special
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -197,6 +197,15 @@ def lengths(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 3) * torch.finfo(dtype).tiny, new(dtype, 3) * torch.finfo(dtype).tiny)
 
 
+def scattered(dtype: torch.dtype) -> Iterable[Sample]:
+    """Over the whole range, powers of two and what is next to them."""
+    yield case(special(dtype))
+    yield case(new(dtype, 30) * torch.finfo(dtype).tiny)
+    powers = torch.exp2(torch.arange(-14, 15)).to(dtype)
+    eps = torch.finfo(dtype).eps
+    yield case(torch.stack([powers, powers * (1 - eps), powers * (1 + eps)]))
+
+
 POWERS = (
     Row(aten.pow.Tensor_Scalar, ("pow",), exponents, units=SUM),
     Row(aten.pow.Tensor_Tensor, ("float_power",), powers, FLOATS, SUM),
@@ -205,6 +214,8 @@ POWERS = (
     Row(aten.square.default, ("square",), elements, units=ROUNDING),
     Row(aten.hypot.default, ("hypot",), lengths, FLOATS, ROUNDING),
     Row(prims.hypot.default, (), alike, FLOATS, ROUNDING),
+    Row(aten.frexp.Tensor, ("frexp",), scattered, (torch.float32, *HALF)),
+    Row(prims.frexp.default, (), scattered, (torch.float32, *HALF)),
     Row(aten.ldexp.Tensor, ("ldexp",), lambda d: [case(new(d, 5), torch.arange(-2, 3))], units=ROUNDING),
 )
 

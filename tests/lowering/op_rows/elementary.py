@@ -117,6 +117,7 @@ BY_LOGARITHM = (
     Row(aten.special_entr.default, ("special.entr",), within(0, 2), units=ROUNDING),
     Row(aten.logit.default, ("logit",), probabilities, FLOATS, ROUNDING),
     Row(aten.logit_backward.default, ("logit",), gradients_of_logit, FLOATS, ROUNDING),
+    Row(aten.angle.default, ("angle",), few_elements, units=ROUNDING),
     Row(aten.atan2.default, ("atan2",), quadrants, FLOATS, ROUNDING),
     Row(prims.atan2.default, (), alike, FLOATS, ROUNDING),
 )
