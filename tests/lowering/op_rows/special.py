@@ -19,9 +19,9 @@ WIDE = (torch.float32, torch.float64)
 
 def tails(dtype: torch.dtype) -> Iterable[Sample]:
     """Where little of a distribution is left, one magnitude at a time."""
-    yield from within(-9, 9, (1e-4,))(dtype)
+    yield from within(-9, 9, ())(dtype)
     if dtype.is_floating_point:
-        yield from (case(torch.tensor([x, 1.01 * x], dtype=dtype)) for x in (5.0, 8.0, -3.0))
+        yield case(torch.tensor([8.0, 8.02], dtype=dtype))
 
 
 quantiles = within(0, 1, (1e-4,))
