@@ -127,7 +127,7 @@ def test_a_departure_before_onnx_is_told_from_one_within() -> None:
 
 def test_a_wrong_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from dort_compare.lowering import registry
-    from dort_compare.lowering.ops import pointwise  # noqa: F401  (fills the table)
+    from dort_compare.lowering.ops import elementary  # noqa: F401  (fills the table)
 
     monkeypatch.setitem(registry._TABLE, torch.ops.aten.tanh.default, lambda op, x: op.Sin(x))
     model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))

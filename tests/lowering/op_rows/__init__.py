@@ -1,9 +1,14 @@
 """The rows of the operator tests, one file a family."""
 
 from op_rows import (
+    activations,
+    arithmetic,
     attention,
+    casts,
+    comparison,
     convolution,
     creation,
+    elementary,
     embedding_bag,
     grid_sampler,
     images,
@@ -11,19 +16,24 @@ from op_rows import (
     matmul,
     normalization,
     padding,
-    pointwise,
     pooling,
     reduction,
     shape,
+    special,
 )
 from op_rows.row import Row
 
 __all__ = ["ROWS", "Row"]
 
 ROWS: tuple[Row, ...] = (
+    *activations.ROWS,
+    *arithmetic.ROWS,
     *attention.ROWS,
+    *casts.ROWS,
+    *comparison.ROWS,
     *convolution.ROWS,
     *creation.ROWS,
+    *elementary.ROWS,
     *embedding_bag.ROWS,
     *grid_sampler.ROWS,
     *images.ROWS,
@@ -31,8 +41,8 @@ ROWS: tuple[Row, ...] = (
     *matmul.ROWS,
     *normalization.ROWS,
     *padding.ROWS,
-    *pointwise.ROWS,
     *pooling.ROWS,
     *reduction.ROWS,
     *shape.ROWS,
+    *special.ROWS,
 )

@@ -1,0 +1,140 @@
+"""Comparisons, the larger and the smaller of two, clamping, and the choice between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.ops.operands import (
+    Operand,
+    chosen,
+    dtype_of,
+    in_kernel_dtype,
+    promoted,
+    promoted_dtype,
+)
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+def _comparison(operator: str, negated: bool = False) -> Callable[[Builder, ir.Value, Operand], ir.Value]:
+    def lowered(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
+        dtype = promoted_dtype(x, y)
+        if dtype == torch.bool:
+            dtype = torch.uint8
+        result = getattr(op, operator)(*promoted(op, (x, y), dtype))
+        return op.Not(result) if negated else result
+
+    return lowered
+
+
+for _name, _operator, _negated in [
+    ("eq", "Equal", False),
+    ("ne", "Equal", True),
+    ("lt", "Less", False),
+    ("le", "LessOrEqual", False),
+    ("gt", "Greater", False),
+    ("ge", "GreaterOrEqual", False),
+]:
+    _packet = getattr(aten, _name)
+    lowering(_packet.Tensor, _packet.Scalar, getattr(prims, _name).default)(_comparison(_operator, _negated))
+
+
+@lowering(aten.maximum.default, prims.maximum.default)
+@in_kernel_dtype()
+def maximum(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """maximum(Tensor self, Tensor other) -> Tensor
+
+    NaN where either is.
+    """
+    return op.Max(x, y)
+
+
+@lowering(aten.minimum.default, prims.minimum.default)
+@in_kernel_dtype()
+def minimum(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """minimum(Tensor self, Tensor other) -> Tensor
+
+    NaN where either is.
+    """
+    return op.Min(x, y)
+
+
+@lowering(aten.fmax.default, prims.fmax.default)
+@in_kernel_dtype()
+def fmax(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """fmax(Tensor self, Tensor other) -> Tensor
+
+    NaN only where both are.
+    """
+    return _but_for_nan(op, op.Max(x, y), x, y)
+
+
+@lowering(aten.fmin.default, prims.fmin.default)
+@in_kernel_dtype()
+def fmin(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """fmin(Tensor self, Tensor other) -> Tensor
+
+    NaN only where both are.
+    """
+    return _but_for_nan(op, op.Min(x, y), x, y)
+
+
+def _but_for_nan(op: Builder, value: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    if not dtype_of(value).is_floating_point:
+        return value
+    return op.Where(op.IsNaN(x), y, op.Where(op.IsNaN(y), x, value))
+
+
+@lowering(aten.clamp.default)
+def clamp(op: Builder, x: ir.Value, min: Operand | None = None, max: Operand | None = None) -> ir.Value:
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
+
+    By comparison and choice, which NaN passes unchanged; NaN for a bound makes everything NaN.
+    """
+    return _clamped(op, x, min, max)
+
+
+@lowering(aten.clamp_min.default, aten.clamp_min.Tensor)
+def clamp_min(op: Builder, x: ir.Value, min: Operand) -> ir.Value:
+    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    return _clamped(op, x, min, None)
+
+
+@lowering(aten.clamp_max.default, aten.clamp_max.Tensor)
+def clamp_max(op: Builder, x: ir.Value, max: Operand) -> ir.Value:
+    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    return _clamped(op, x, None, max)
+
+
+@lowering(aten.clamp.Tensor)
+def clamp_tensor(op: Builder, x: ir.Value, min: ir.Value | None = None, max: ir.Value | None = None) -> ir.Value:
+    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
+
+    NaN where any is.
+    """
+    return _clamped(op, x, min, max)
+
+
+@in_kernel_dtype()
+def _clamped(op: Builder, x: ir.Value, low: ir.Value | None, high: ir.Value | None) -> ir.Value:
+    if low is not None:
+        x = op.Max(x, low)
+    return x if high is None else op.Min(x, high)
+
+
+@lowering(aten.where.self, prims.where.default, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+def where(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    return chosen(op, op.cast(condition, torch.bool), x, y)
+
+
+@lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(op: Builder, x: ir.Value, mask: ir.Value, value: Operand) -> ir.Value:
+    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
+    return chosen(op, mask, value, x)

@@ -1,0 +1,130 @@
+"""Logarithms, and what torch computes by way of them so that nothing overflows or cancels."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.ops.elementary import elementary, exp2
+from dort_compare.lowering.ops.operands import dtype_of, in_kernel_dtype
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+@elementary(aten.log1p.default, prims.log1p.default)
+def log1p(op: Builder, x: ir.Value) -> ir.Value:
+    """log1p(Tensor self) -> Tensor
+
+    log(u) with u = 1 + x as rounded, and what the rounding left out: (x - (u - 1)) / u. x itself where u is 1.
+    """
+    u = op.Add(x, 1)
+    kept = op.Sub(u, 1)
+    left = op.Where(op.Equal(kept, x), 0, op.Div(op.Sub(x, kept), u))
+    return op.Where(op.Greater(op.Abs(kept), 0), op.Add(op.Log(u), left), x)
+
+
+@elementary(aten.log2.default, prims.log2.default)
+def log2(op: Builder, x: ir.Value) -> ir.Value:
+    """log2(Tensor self) -> Tensor"""
+    return _log_to_base(op, x, 2)
+
+
+@elementary(aten.log10.default, prims.log10.default)
+def log10(op: Builder, x: ir.Value) -> ir.Value:
+    """log10(Tensor self) -> Tensor"""
+    return _log_to_base(op, x, 10)
+
+
+def _log_to_base(op: Builder, x: ir.Value, base: int) -> ir.Value:
+    """log(x) / log(base); the integer itself for powers of the base, which the quotient may miss by a rounding."""
+    quotient = op.Div(op.Log(x), math.log(base))
+    nearest = op.Round(quotient)
+    return op.Where(op.Equal(op.Pow(op.const(base, dtype_of(x)), nearest), x), nearest, quotient)
+
+
+@lowering(aten.logaddexp.default)
+@in_kernel_dtype()
+def logaddexp(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """logaddexp(Tensor self, Tensor other) -> Tensor
+
+    max(x, y) + log(1 + exp(-|x - y|)), the difference 0 where both are the same infinity.
+    """
+    return op.Add(op.Max(x, y), log1p(op, op.Exp(op.Neg(_distance(op, x, y)))))
+
+
+@lowering(aten.logaddexp2.default)
+@in_kernel_dtype()
+def logaddexp2(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    bits = op.Div(log1p(op, exp2(op, op.Neg(_distance(op, x, y)))), math.log(2))
+    return op.Add(op.Max(x, y), bits)
+
+
+def _distance(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return op.Abs(op.Where(op.Equal(x, y), 0, op.Sub(x, y)))
+
+
+@lowering(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
+@in_kernel_dtype(exact_numbers=True)
+def xlogy(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor
+
+    x log(y); 0 where x is 0, unless y is NaN.
+    """
+    return _product_with_log(op, x, y, op.Log(y))
+
+
+@lowering(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
+@in_kernel_dtype(exact_numbers=True)
+def xlog1py(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """special_xlog1py(Tensor self, Tensor other) -> Tensor
+
+    x log(1 + y); 0 where x is 0, unless y is NaN.
+    """
+    return _product_with_log(op, x, y, log1p(op, y))
+
+
+def _product_with_log(op: Builder, x: ir.Value, y: ir.Value, log: ir.Value) -> ir.Value:
+    vanishes = op.And(op.Equal(x, 0), op.Not(op.IsNaN(y)))
+    return op.Where(vanishes, 0, op.Mul(x, log))
+
+
+@lowering(aten.special_entr.default)
+@in_kernel_dtype()
+def entr(op: Builder, x: ir.Value) -> ir.Value:
+    """special_entr(Tensor self) -> Tensor
+
+    -x log(x); 0 at 0, -inf below.
+    """
+    entropy = op.Where(op.Equal(x, 0), 0, op.Neg(op.Mul(x, op.Log(x))))
+    return op.Where(op.Less(x, 0), -math.inf, entropy)
+
+
+@lowering(aten.logit.default)
+@in_kernel_dtype()
+def logit(op: Builder, x: ir.Value, eps: ir.Value | None = None) -> ir.Value:
+    """logit(Tensor self, float? eps=None) -> Tensor
+
+    log(x / (1 - x)), of x clamped to [eps, 1 - eps].
+    """
+    if eps is not None:
+        highest = op.Sub(1, eps)
+        x = op.Where(op.Less(x, eps), eps, op.Where(op.Greater(x, highest), highest, x))
+    return op.Log(op.Div(x, op.Sub(1, x)))
+
+
+@lowering(aten.logit_backward.default)
+@in_kernel_dtype()
+def logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: ir.Value | None = None) -> ir.Value:
+    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor
+
+    grad / (x (1 - x)); outside [eps, 1 - eps] 0, outside [0, 1] NaN where there is no eps.
+    """
+    lowest, substitute = (op.const(0, dtype_of(x)), math.nan) if eps is None else (eps, 0.0)
+    outside = op.Or(op.Less(x, lowest), op.Greater(x, op.Sub(1, lowest)))
+    return op.Where(outside, substitute, op.Div(grad, op.Mul(x, op.Sub(1, x))))

@@ -1,0 +1,112 @@
+"""What the families that work element by element share: operands of mixed dtypes, brought to the one of the kernel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
+
+from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.precision import NARROW, is_exact, opmath
+
+Number = int | float | bool
+Operand = ir.Value | Number
+
+
+def constant(op: Builder, number: Number, dtype: torch.dtype) -> ir.Value:
+    """A Python number as torch casts it to ``dtype``: integers wrap around."""
+    return op.const(_cast(number, dtype), dtype)
+
+
+def _cast(number: Number, dtype: torch.dtype) -> Number:
+    exact = torch.tensor(number, dtype=torch.float64) if isinstance(number, float) else torch.tensor(number)
+    return exact.to(dtype).item()
+
+
+def promoted(op: Builder, operands: Iterable[Operand], dtype: torch.dtype) -> tuple[ir.Value, ...]:
+    """The operands as ONNX values of ``dtype``."""
+    return tuple(op.cast(x, dtype) if isinstance(x, ir.Value) else constant(op, x, dtype) for x in operands)
+
+
+def promoted_dtype(x: ir.Value, y: Operand) -> torch.dtype:
+    """The dtype to which torch promotes the operands of a binary operator."""
+    return torch.result_type(fake_of(x), fake_of(y) if isinstance(y, ir.Value) else y)
+
+
+def kernel_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype nearest to ``dtype`` that holds all its values and for which ONNX Runtime has every kernel."""
+    if dtype.is_floating_point:
+        return opmath(dtype)
+    return torch.int64 if ir.tensor_adapters.from_torch_dtype(dtype) in NARROW else dtype
+
+
+def dtype_of(x: ir.Value) -> torch.dtype:
+    """The dtype of any ONNX value, that of an FX node or one in between."""
+    assert x.dtype is not None
+    return to_torch_dtype(x.dtype)
+
+
+def in_kernel_dtype(*, exact_numbers: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A lowering whose tensors and numbers enter in torch's common dtype, widened to one that ONNX Runtime computes in.
+
+    The result is cast to torch's. Half precision is computed in float32 and rounded once; a Python number is rounded
+    to half precision first unless ``exact_numbers``, as torch's kernels differ in this.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def lowered(op: Builder, *args: Any, **kwargs: Any) -> ir.Value:
+            dtype = op.result.dtype
+            wide = kernel_dtype(dtype)
+            if wide != dtype and dtype.is_floating_point:
+                op.computing_in(wide)
+            enter = functools.partial(_entered, op, dtype=dtype, wide=wide, exact=exact_numbers)
+            return op.cast(function(op, *map(enter, args), **kwargs), dtype)
+
+        return lowered
+
+    return decorate
+
+
+def _entered(op: Builder, x: Any, dtype: torch.dtype, wide: torch.dtype, exact: bool) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, ir.Value):
+        return op.cast(op.cast(x, dtype), wide)
+    return constant(op, x if exact else _cast(x, dtype), wide)
+
+
+def compute_dtype(op: Builder, operands: Iterable[Operand]) -> torch.dtype:
+    """The dtype in which torch computes: float32 where a half-precision result meets a number that half cannot hold."""
+    dtype = op.result.dtype
+    numbers = [x for x in operands if not isinstance(x, ir.Value)]
+    return dtype if all(is_exact(number, dtype) for number in numbers) else opmath(dtype)
+
+
+def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:
+    """One ONNX operator on promoted operands, its result in torch's dtype."""
+    dtype = compute_dtype(op, operands)
+    return op.cast(getattr(op, operator)(*promoted(op, operands, dtype)), op.result.dtype)
+
+
+def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value:
+    """Where, in torch's dtype; booleans are chosen as bytes, for which ONNX Runtime has a kernel."""
+    dtype = op.result.dtype
+    x, y = promoted(op, (x, y), dtype)
+    if dtype in (torch.bool, torch.int16):
+        x, y = promoted(op, (x, y), torch.uint8 if dtype == torch.bool else torch.int64)
+    return op.cast(op.Where(condition, x, y), dtype)
+
+
+def same_shape(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether two fake tensors have the same sizes; symbolic ones are not asked, which would add a guard."""
+    return list(map(str, x.shape)) == list(map(str, y.shape))
+
+
+def is_floating(x: ir.Value) -> bool:
+    """Whether the value of an FX node holds floating numbers."""
+    return fake_of(x).dtype.is_floating_point

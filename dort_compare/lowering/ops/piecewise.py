@@ -1,0 +1,169 @@
+"""Activations of straight pieces and their derivatives.
+
+At NaN torch's own derivatives depend on whether an element falls into a vector or into the rest behind the last one;
+those here are the vector's.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.ops.comparison import clamp
+from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
+from dort_compare.lowering.precision import in_float32, in_int64
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+
+@lowering(aten.relu.default)
+@in_int64
+def relu(op: Builder, x: ir.Value) -> ir.Value:
+    """relu(Tensor self) -> Tensor"""
+    return op.Relu(x) if fake_of(x).dtype.is_floating_point else op.Max(x, 0)
+
+
+@lowering(aten.threshold.default)
+@in_kernel_dtype()
+def threshold(op: Builder, x: ir.Value, threshold: ir.Value, value: ir.Value) -> ir.Value:
+    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+    return op.Where(op.LessOrEqual(x, threshold), value, x)
+
+
+@lowering(aten.threshold_backward.default)
+@in_kernel_dtype()
+def threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: ir.Value) -> ir.Value:
+    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    return op.Where(op.LessOrEqual(x, threshold), 0, grad)
+
+
+@lowering(aten.leaky_relu.default)
+@in_float32
+def leaky_relu(op: Builder, x: ir.Value, negative_slope: Number = 0.01) -> ir.Value:
+    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    return op.Where(op.Greater(x, 0), x, op.Mul(x, negative_slope))
+
+
+@lowering(aten.leaky_relu_backward.default)
+@in_float32
+def leaky_relu_backward(
+    op: Builder, grad: ir.Value, x: ir.Value, negative_slope: Number, self_is_result: bool
+) -> ir.Value:
+    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    return op.Where(op.Greater(x, 0), grad, op.Mul(grad, negative_slope))
+
+
+@lowering(aten.rrelu_with_noise.default)
+@in_float32
+def rrelu_with_noise(
+    op: Builder,
+    x: ir.Value,
+    noise: ir.Value,
+    lower: Number = 1 / 8,
+    upper: Number = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+) -> ir.Value:
+    """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower, Scalar upper, bool training=False, ...) -> Tensor
+
+    Outside training leaky_relu with the slope in the middle; in training it draws and writes ``noise``.
+    """
+    if training:
+        raise op.unsupported("in training it draws random numbers")
+    return op.Where(op.Greater(x, 0), x, op.Mul(x, (lower + upper) / 2))
+
+
+@lowering(aten._prelu_kernel.default)
+@in_kernel_dtype()
+def prelu(op: Builder, x: ir.Value, weight: ir.Value) -> ir.Value:
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    return op.Where(op.Greater(x, 0), x, op.Mul(weight, x))
+
+
+@lowering(aten._prelu_kernel_backward.default)
+@in_float32
+def prelu_backward(op: Builder, grad: ir.Value, x: ir.Value, weight: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)"""
+    positive = op.Greater(x, 0)
+    return op.Where(positive, grad, op.Mul(weight, grad)), op.Where(positive, 0, op.Mul(x, grad))
+
+
+@lowering(aten.hardtanh.default)
+def hardtanh(op: Builder, x: ir.Value, min_val: Number = -1, max_val: Number = 1) -> ir.Value:
+    """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
+    return clamp(op, x, min_val, max_val)
+
+
+@lowering(aten.hardtanh_backward.default)
+@in_kernel_dtype()
+def hardtanh_backward(op: Builder, grad: ir.Value, x: ir.Value, min_val: ir.Value, max_val: ir.Value) -> ir.Value:
+    """hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"""
+    return op.Where(op.And(op.Greater(x, min_val), op.Less(x, max_val)), grad, 0)
+
+
+@lowering(aten.hardsigmoid.default)
+@in_float32
+def hardsigmoid(op: Builder, x: ir.Value) -> ir.Value:
+    """hardsigmoid(Tensor self) -> Tensor
+
+    x + 3 clamped to [0, 6], by 6.
+    """
+    return op.Div(_clamped_to_six(op, x), 6)
+
+
+def _clamped_to_six(op: Builder, x: ir.Value) -> ir.Value:
+    return op.Min(op.Max(op.Add(x, 3), 0), 6)
+
+
+@lowering(aten.hardsigmoid_backward.default)
+@in_float32
+def hardsigmoid_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
+    """hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    return op.Where(op.Less(op.Abs(x), 3), op.Div(grad, 6), 0)
+
+
+@lowering(aten.hardswish.default)
+@in_float32
+def hardswish(op: Builder, x: ir.Value) -> ir.Value:
+    """hardswish(Tensor self) -> Tensor
+
+    x times hardsigmoid(x)
+    """
+    return op.Div(op.Mul(x, _clamped_to_six(op, x)), 6)
+
+
+@lowering(aten.hardswish_backward.default)
+@in_float32
+def hardswish_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
+    """hardswish_backward(Tensor grad_output, Tensor self) -> Tensor
+
+    0 up to -3, the gradient from 3 on, between them grad (x / 3 + 1/2).
+    """
+    slope = op.Mul(grad, op.Add(op.Div(x, 3), 0.5))
+    return op.Where(op.LessOrEqual(x, -3), 0, op.Where(op.GreaterOrEqual(x, 3), grad, slope))
+
+
+@lowering(aten.softshrink.default)
+@in_kernel_dtype(exact_numbers=True)
+def softshrink(op: Builder, x: ir.Value, lambd: ir.Value | None = None) -> ir.Value:
+    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    width = 0.5 if lambd is None else lambd
+    size = op.Abs(x)
+    shrunk = op.Mul(op.Sign(x), op.Sub(size, width))
+    return op.Where(op.LessOrEqual(size, width), 0, shrunk)
+
+
+@lowering(aten.hardshrink.default)
+@in_kernel_dtype()
+def hardshrink(op: Builder, x: ir.Value, lambd: ir.Value | None = None) -> ir.Value:
+    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    return op.Where(op.LessOrEqual(op.Abs(x), 0.5 if lambd is None else lambd), 0, x)
+
+
+@lowering(aten.softshrink_backward.default, aten.hardshrink_backward.default)
+@in_kernel_dtype()
+def shrink_backward(op: Builder, grad: ir.Value, x: ir.Value, lambd: ir.Value) -> ir.Value:
+    """softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor"""
+    return op.Where(op.Greater(op.Abs(x), lambd), grad, 0)

@@ -1,0 +1,118 @@
+"""Powers."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.ops.arithmetic import mul
+from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+@lowering(aten.pow.Tensor_Scalar)
+@in_float32
+def pow_number(op: Builder, x: ir.Value, exponent: Number) -> ir.Value:
+    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+
+    Integers are multiplied, which wraps around where ONNX Runtime's Pow saturates; square roots are taken as such,
+    which differs from Pow at -0 and -inf.
+    """
+    dtype = opmath(op.result.dtype)
+    x = op.cast(x, dtype)
+    if exponent in (1, 2, 3) or (exponent > 0 and not dtype.is_floating_point):
+        return _multiplied(op, x, int(exponent))
+    if exponent == 0.5:
+        return op.Sqrt(x)
+    if exponent == -0.5:
+        return op.Reciprocal(op.Sqrt(x))
+    if exponent == 0:
+        return op.Expand(op.const(1, dtype), op.Shape(x))
+    return op.Pow(x, op.const(exponent, dtype))
+
+
+def _multiplied(op: Builder, x: ir.Value, times: int) -> ir.Value:
+    """x to the power of a positive integer, by squaring."""
+    if times == 1:
+        return x
+    half = _multiplied(op, x, times // 2)
+    square = op.Mul(half, half)
+    return op.Mul(square, x) if times % 2 else square
+
+
+@lowering(aten.square.default)
+def square(op: Builder, x: ir.Value) -> ir.Value:
+    """square(Tensor self) -> Tensor"""
+    return op.cast(pow_number(op, x, 2), op.result.dtype)
+
+
+@lowering(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default)
+def power(op: Builder, x: ir.Value | Number, exponent: ir.Value) -> ir.Value:
+    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    if not op.result.dtype.is_floating_point:
+        raise op.unsupported("integer powers of a tensor's elements wrap around in torch, ONNX Runtime's saturate")
+    return _power(op, x, exponent)
+
+
+@in_kernel_dtype(exact_numbers=True)
+def _power(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
+    return op.Pow(x, exponent)
+
+
+@lowering(aten.hypot.default, prims.hypot.default)
+@in_kernel_dtype()
+def hypot(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """hypot(Tensor self, Tensor other) -> Tensor
+
+    l sqrt(1 + (s / l)^2) with l the larger and s the smaller magnitude, which does not overflow before its time.
+    """
+    x, y = op.Abs(x), op.Abs(y)
+    large, small = op.Max(x, y), op.Min(x, y)
+    ratio = op.Div(small, op.Where(op.Equal(large, 0), 1, large))
+    length = op.Mul(large, op.Sqrt(op.Add(1, op.Mul(ratio, ratio))))
+    infinite = op.Or(op.Equal(x, math.inf), op.Equal(y, math.inf))
+    return op.Where(infinite, math.inf, length)
+
+
+@lowering(aten.frexp.Tensor, prims.frexp.default)
+def frexp(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+
+    x = mantissa 2^exponent with the mantissa in [1/2, 1). The exponent comes from the logarithm, which may miss it by
+    one where x is next to a power of two; what is 0 or not finite has 0.
+    """
+    mantissa, exponent = op.result
+    if mantissa.dtype == torch.float64:
+        raise op.unsupported("its powers of two leave the range of float64")
+    op.computing_in(torch.float64)
+    x = op.cast(x, torch.float64)
+    size = op.Abs(x)
+    regular = op.And(op.Greater(size, 0), op.Less(size, math.inf))
+    guess = op.Add(op.Floor(op.Div(op.Log(op.Where(regular, size, 1)), math.log(2))), 1)
+    scaled = op.Mul(size, _two_to(op, op.Neg(guess)))
+    above, below = op.GreaterOrEqual(scaled, 1), op.Less(scaled, 0.5)
+    missed = op.Sub(op.cast(above, torch.float64), op.cast(below, torch.float64))
+    power = op.Where(regular, op.Add(guess, missed), 0)
+    return op.cast(op.Mul(x, _two_to(op, op.Neg(power))), mantissa.dtype), op.cast(power, exponent.dtype)
+
+
+def _two_to(op: Builder, exponent: ir.Value) -> ir.Value:
+    return op.Pow(op.const(2, torch.float64), exponent)
+
+
+@lowering(aten.ldexp.Tensor)
+def ldexp(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
+    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor
+
+    x 2^other, the power in the dtype that torch gives it: float32, or that of a floating ``other``.
+    """
+    dtype = torch.result_type(2.0, fake_of(exponent))
+    two_to = op.Pow(op.const(2, opmath(dtype)), op.cast(exponent, opmath(dtype)))
+    return mul(op, x, op.cast(two_to, dtype))

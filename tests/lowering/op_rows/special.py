@@ -1,0 +1,67 @@
+"""Special functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from op_rows.elementary import few, with_prim
+from op_rows.operands import elements, within
+from op_rows.row import FLOATS, ROUNDING, SUM, Row, Sample, case, new
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+WIDE = (torch.float32, torch.float64)
+
+
+def tails(dtype: torch.dtype) -> Iterable[Sample]:
+    """Where little of a distribution is left, one magnitude at a time."""
+    yield from within(-9, 9, ())(dtype)
+    if dtype.is_floating_point:
+        yield case(torch.tensor([8.0, 8.02], dtype=dtype))
+
+
+quantiles = within(0, 1, (1e-4,))
+signed_quantiles = within(-1, 1, (1e-4,))
+moderate = within(-20, 20, (1e-4,))
+
+
+def by_order(dtype: torch.dtype) -> Iterable[Sample]:
+    for n in (0, 1):
+        yield case(n, new(dtype, 30, low=-4, high=9))
+        yield case(n, torch.tensor([0.0, 1.0, 0.5, -0.5, 1e-3, 100.0, torch.nan], dtype=dtype))
+
+
+def arguments(dtype: torch.dtype) -> Iterable[Sample]:
+    yield from within(-4, 30, (1e-4,))(dtype)
+    if dtype.is_floating_point:
+        yield case(torch.tensor([-1.0, -2.0, -0.5, 0.5, 1.0, 2.0, 100.0], dtype=dtype))
+
+
+ROWS = (
+    *with_prim("erf", ("erf",), elements, ROUNDING),
+    *with_prim("erfc", ("erfc",), tails, ROUNDING),
+    Row(aten.special_erfcx.default, (), tails, WIDE, SUM),
+    Row(prims.erfcx.default, (), few(tails), WIDE, SUM),
+    Row(aten.special_log_ndtr.default, (), tails, WIDE, SUM),
+    Row(aten.erfinv.default, ("erfinv",), signed_quantiles, units=SUM),
+    Row(prims.erf_inv.default, (), few(signed_quantiles), FLOATS, SUM),
+    Row(aten.special_ndtri.default, (), quantiles, WIDE, SUM),
+    Row(prims.ndtri.default, (), few(quantiles), WIDE, SUM),
+    *with_prim("lgamma", ("lgamma",), arguments, SUM),
+    *with_prim("digamma", ("digamma",), arguments, SUM),
+    Row(aten.polygamma.default, (), by_order, FLOATS, SUM),
+    Row(aten.i0.default, (), moderate, FLOATS, SUM),
+    Row(prims.bessel_i0.default, (), few(moderate), WIDE, SUM),
+    *(
+        row
+        for name in ("i0e", "i1", "i1e")
+        for row in (
+            Row(getattr(aten, f"special_{name}").default, (), moderate, WIDE, SUM),
+            Row(getattr(prims, f"bessel_{name}").default, (), few(moderate), WIDE, SUM),
+        )
+    ),
+)

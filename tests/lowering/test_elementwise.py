@@ -1,0 +1,124 @@
+"""What the rows of the operator tests cannot tell of functions element by element: signs of zeros, last places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from op_calls import Call
+from torch import Tensor
+
+from dort_compare.errors import UnsupportedGraphError
+from dort_compare.runtime import newest_opset
+
+aten = torch.ops.aten
+FLOAT32_AND_64 = (torch.float32, torch.float64)
+
+
+def on_onnx_runtime(target: Any, *args: Any, **kwargs: Any) -> Tensor:
+    (result,) = Call(target, args, kwargs).on_onnx_runtime(newest_opset())
+    return result
+
+
+ODD = (
+    *("abs", "asin", "asinh", "atan", "atanh", "ceil", "erf", "erfinv", "expm1", "floor", "frac", "log1p", "neg"),
+    *("reciprocal", "round", "sign", "sin", "sinh", "sqrt", "tanh", "trunc", "hardtanh", "relu", "silu", "elu"),
+)
+
+
+@pytest.mark.parametrize("dtype", FLOAT32_AND_64)
+@pytest.mark.parametrize("name", ODD)
+def test_zero_keeps_its_sign(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, -0.0, -0.2, 0.2, -torch.inf, torch.inf], dtype=dtype)
+    target = getattr(aten, name).default
+    assert_same_signs(on_onnx_runtime(target, x), target(x))
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (aten.atan2.default, {}),
+        (aten.copysign.Tensor, {}),
+        (aten.div.Tensor, {}),
+        (aten.div.Tensor_mode, {"rounding_mode": "floor"}),
+        (aten.div.Tensor_mode, {"rounding_mode": "trunc"}),
+        (aten.fmod.Tensor, {}),
+        (aten.pow.Tensor_Tensor, {}),
+        (aten.remainder.Tensor, {}),
+    ],
+    ids=str,
+)
+def test_zero_keeps_its_sign_between_two(target: Any, options: dict[str, str]) -> None:
+    x = torch.tensor([0.0, -0.0, -0.2, 0.2, -3.0, 3.0, -torch.inf, torch.inf])
+    y = x.reshape(-1, 1)
+    assert_same_signs(on_onnx_runtime(target, x, y, **options), target(x, y, **options))
+
+
+def assert_same_signs(actual: Tensor, expected: Tensor) -> None:
+    assert torch.equal(actual.isnan(), expected.isnan())
+    assert torch.equal(actual.signbit()[~actual.isnan()], expected.signbit()[~expected.isnan()])
+
+
+RANGES = {
+    "acos": (-0.999, 0.999),
+    "acosh": (1.1, 1e6),
+    "asin": (-1, 1),
+    "asinh": (-1e6, 1e6),
+    "atan": (-1e6, 1e6),
+    "atanh": (-0.999, 0.999),
+    "cosh": (-80, 80),
+    "erfc": (-5, 9),
+    "erfinv": (-0.999, 0.999),
+    "exp2": (-100, 100),
+    "expm1": (-80, 80),
+    "i0": (-80, 80),
+    "log10": (0, 1e30),
+    "log1p": (-0.999, 1e30),
+    "log2": (0, 1e30),
+    "mish": (-80, 80),
+    "sinh": (-80, 80),
+    "softplus": (-80, 80),
+    "special_i1": (-80, 80),
+    "special_ndtri": (0, 1),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_every_element_is_accurate(name: str) -> None:
+    """Within 8 units of its own last place in float32, however small it is."""
+    low, high = RANGES[name]
+    torch.manual_seed(0)
+    x = torch.cat(
+        [torch.empty(2000).uniform_(max(low, -9), min(high, 9)), torch.exp2(torch.empty(2000).uniform_(-40, 40))]
+    )
+    x = torch.cat([x, -x])
+    x = x[(x > low) & (x < high)]
+    target = getattr(aten, name).default
+    exact = target(x.double())
+    normal = exact.abs() > torch.finfo(torch.float32).tiny
+    error = ((on_onnx_runtime(target, x).double() - exact) / exact).abs()[normal]
+    assert error.max().item() < 8 * torch.finfo(torch.float32).eps, x[normal][error.argmax()]
+
+
+@pytest.mark.parametrize("dtype", FLOAT32_AND_64)
+def test_logarithms_of_powers_are_integers(dtype: torch.dtype) -> None:
+    exponents = torch.arange(-30, 31)
+    for target, base in ((aten.log2.default, 2.0), (aten.log10.default, 10.0)):
+        powers = torch.tensor([base**n for n in exponents.tolist()], dtype=dtype)
+        expected = target(powers.double()) if dtype == torch.float64 else exponents
+        assert torch.equal(on_onnx_runtime(target, powers), expected.to(dtype))
+
+
+def test_what_would_be_wrong_is_refused() -> None:
+    integers = torch.tensor([3, 5])
+    refused = {
+        "ONNX Runtime's saturate": Call(aten.pow.Tensor_Tensor, (integers, integers), {}),
+        "draws random numbers": Call(aten.rrelu_with_noise.default, (torch.ones(2), torch.ones(2), 0.1, 0.3, True), {}),
+        "beyond the first": Call(aten.polygamma.default, (2, torch.ones(2)), {}),
+        "not of one size": Call(aten.view.dtype, (torch.ones(2), torch.int16), {}),
+        "no Tan in float64": Call(aten.tan.default, (torch.ones(2, dtype=torch.float64),), {}),
+    }
+    for reason, call in refused.items():
+        with pytest.raises(UnsupportedGraphError, match=reason):
+            call.lowered(newest_opset())
