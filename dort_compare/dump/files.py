@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -36,3 +37,29 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
         raise DumpError(
             f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}; choose a folder that is writable"
         ) from None
+
+
+class NewFiles:
+    """Files that belong together, in one folder: all of them are there, or none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._added: list[Path] = []
+
+    @classmethod
+    @contextmanager
+    def in_folder(cls, folder: Path) -> Iterator[NewFiles]:
+        """Files added in the block are removed where it ends with an error or an interrupt."""
+        files = cls(folder)
+        try:
+            yield files
+        except BaseException:
+            for path in files._added:
+                path.unlink(missing_ok=True)
+            raise
+
+    def add(self, name: str, write: Callable[[Path], object]) -> None:
+        """Lets ``write`` fill the file. Raises DumpError as ``write_whole`` does."""
+        path = self._folder / name
+        write_whole(path, write)
+        self._added.append(path)

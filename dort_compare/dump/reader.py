@@ -14,11 +14,12 @@ from dort_compare.errors import DumpError
 
 @dataclass(frozen=True)
 class DumpedGraph:
-    """One graph of a dump: its name ``<prefix>_<n>``, its phase, its files."""
+    """One graph of a dump: its name ``<prefix>_<n>``, its phase, torch's id of its compilation, its files."""
 
     folder: Path
     name: str
     phase: str
+    compile_id: str | None = None
 
     def fx_text(self) -> str:
         """The text of the FX graph."""
@@ -39,7 +40,7 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        entries = {str(name): str(entry["phase"]) for name, entry in manifest["graphs"].items()}
+        entries = {str(name): (str(e["phase"]), e.get("compile_id")) for name, e in manifest["graphs"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged") from None
     if manifest.get("schema") != SCHEMA:
@@ -47,4 +48,4 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
     for name in entries:
         if Path(name).name != name:
             raise DumpError(f"{folder} names a graph {name!r} that is not a plain file name; it is not read")
-    return [DumpedGraph(folder, name, phase) for name, phase in entries.items()]
+    return [DumpedGraph(folder, name, *entry) for name, entry in entries.items()]

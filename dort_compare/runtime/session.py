@@ -11,12 +11,13 @@ import onnxruntime as ort
 import torch
 
 from dort_compare import provenance
-from dort_compare.errors import ExecutionError, RuntimeUnavailableError
+from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime import binding
 from dort_compare.runtime.providers import Provider, SessionSettings
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
+_OUT_OF_RANGE = "out of data bounds"
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
@@ -106,4 +107,5 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
-    return ExecutionError(f"ONNX Runtime failed{where}: {text}")
+    kind = OutOfRangeError if _OUT_OF_RANGE in text else ExecutionError
+    return kind(f"ONNX Runtime failed{where}: {text}")
