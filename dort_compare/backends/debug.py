@@ -73,7 +73,7 @@ class DebugBackend:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
         name = ""
         if self._dump:
-            name = self._dump.add_graph(graph.onnx_model, graph.graph_module, graph.phase, graph.compile_id)
+            name = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
         self.graphs.append(graph)
 
         def call(arguments: list[Any]) -> Any:

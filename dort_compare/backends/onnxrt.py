@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import onnx_ir as ir
 from torch import fx
 
 from dort_compare import provenance
@@ -33,7 +32,7 @@ def onnxrt(
         def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Boxed:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
             if dump:
-                dump.add_graph(ir.to_proto(program.model), piece, phase, compile_id())
+                dump.add_graph(program.model, piece, phase, compile_id())
             return program.boxed()
 
         return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep)[0]

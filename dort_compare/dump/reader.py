@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 
+from dort_compare.dump.model_file import read_model
 from dort_compare.dump.writer import MANIFEST, SCHEMA
 from dort_compare.errors import DumpError
 
@@ -27,7 +28,7 @@ class DumpedGraph:
 
     def model(self) -> onnx.ModelProto:
         """The ONNX model."""
-        return onnx.load(self._path("onnx"))
+        return read_model(self._path("onnx"))
 
     def _path(self, ending: str) -> Path:
         return self.folder / f"{self.name}.{ending}"

@@ -1,4 +1,7 @@
-"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``."""
+"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``.
+
+A model with large constants keeps them in ``<prefix>_<n>.onnx.data``.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import torch
 from safetensors.torch import save_file
 from torch import fx
 
 from dort_compare.dump.files import NewFiles, write_whole
+from dort_compare.dump.model_file import DATA, add_model
 from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
 
 MANIFEST = "manifest.json"
-ENDINGS = ("onnx", "txt", "inputs.safetensors")
+ENDINGS = ("onnx", f"onnx{DATA}", "txt", "inputs.safetensors")
 SCHEMA = 1
 _CHANGING = threading.RLock()
 _PROCESS = uuid.uuid4().hex
@@ -59,16 +63,16 @@ class DumpWriter:
         return writer
 
     def add_graph(
-        self, model: onnx.ModelProto, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None = None
+        self, model: ir.Model, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None = None
     ) -> str:
         """Writes the model and the text of the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``."""
         text = graph_module.print_readable(print_output=False)
         with self._changed() as (manifest, files):
             graphs = manifest["graphs"]
             name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
-            files.add(f"{name}.onnx", lambda path: path.write_bytes(model.SerializeToString()))
+            written = add_model(files, name, model)
             files.add(f"{name}.txt", lambda path: path.write_text(text))
-            graphs[name] = {"phase": phase, "compile_id": compile_id, "onnx": f"{name}.onnx", "fx": f"{name}.txt"}
+            graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:

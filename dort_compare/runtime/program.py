@@ -31,7 +31,7 @@ class Program:
         self.providers = settings.resolved_providers(devices)
         self.model = with_kernels(model, self.providers)
         self._devices = {name: output.device for name, output in signature.computed.items()}
-        self._session = make_session(ir.to_proto(self.model), settings, self.providers) if self._devices else None
+        self._session = make_session(self.model, settings, self.providers) if self._devices else None
 
     def __call__(self, *arguments: Argument) -> list[Result]:
         given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
