@@ -17,8 +17,8 @@ from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
 
-_WRITING = (aten.constant_pad_nd.default, aten.diagonal_scatter.default)
-"""Decomposed by torch into ``prims.copy_to``, into a part of a new tensor."""
+_WRITING = (aten.constant_pad_nd.default, aten.diagonal_scatter.default, aten.complex.default)
+"""Decomposed by torch into a write, into a part of a new tensor."""
 
 
 def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:

@@ -115,5 +115,5 @@ def test_a_cut_graph_computes_what_it_computed(seed: int) -> None:
 
 
 def test_thousands_of_nodes_are_cut_at_once() -> None:
-    graph, refused = random_graph(0, size=5000)
-    assert len(told(split_graph(graph, refused))) > 100
+    graph, refused = random_graph(0, size=2000)
+    assert len(told(split_graph(graph, refused))) > 50

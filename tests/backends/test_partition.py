@@ -68,6 +68,7 @@ BETWEEN = {
     "fft": lambda x: torch.fft.fft(x).abs(),
     "conv": lambda x: torch.conv1d(x[:, None], torch.ones(2, 1, 3), padding=1).mean(1),
     "max_pool": lambda x: nn.functional.max_pool2d(x[None, :, :, None], (2, 1), stride=1, padding=(1, 0))[0, :, :4, 0],
+    "complex": lambda x: torch.complex(x, x.sin()).abs(),
     "padding": lambda x: torch.diagonal_scatter(nn.functional.pad(x, (1, -1)), x[0] * 2),
     "dropout": lambda x: nn.functional.dropout(x, 0.5),
     "checkpointed dropout": lambda x: checkpoint(lambda y: nn.functional.dropout(y.sin(), 0.5), x, use_reentrant=False),
