@@ -96,9 +96,10 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
     if not backend.graphs and not backend.fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
-    rows = tuple(row for graph in backend.graphs for row in graph_rows(graph))
+    graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+    rows = tuple(row for graph in graphs for row in graph_rows(graph))
     verdict, divergence = judge(rows, outcome)
-    report = Report(verdict, divergence, rows, outcome, tuple(backend.fallbacks))
+    report = Report(verdict, divergence, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
 
 
@@ -120,8 +121,6 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
 
 def graph_rows(graph: CompiledGraph) -> Iterator[Row]:
     """The values of the first recorded run of a graph: torch's kernels and float64 against ONNX Runtime."""
-    if not graph.runs:
-        return iter(())
     inputs = graph.runs[0].inputs
     return measured_rows(
         graph.phase,

@@ -48,8 +48,12 @@ class RuntimeUnavailableError(DortError):
     """ONNX Runtime, a provider or a device that was asked for is not there."""
 
 
-class ExecutionError(DortError):
-    """ONNX Runtime refused a model or failed while running it."""
+class ExecutionError(DortError, RuntimeError):
+    """ONNX Runtime refused a model or failed while running it; a RuntimeError, as torch's kernels raise."""
+
+
+class OutOfRangeError(ExecutionError, IndexError):
+    """An index was out of range while a model ran; an IndexError, as torch's kernels raise."""
 
 
 class DumpError(DortError):

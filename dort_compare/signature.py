@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
 
 from dort_compare.errors import UnsupportedGraphError
-from dort_compare.views import view_of_inputs
+from dort_compare.views import View, view_of
 
 Scalar = int | float | bool | None
 
@@ -31,7 +32,7 @@ class GraphOutput:
     ``name`` is the FX node (and ONNX value) that is returned, or None for the constant ``constant``.
     ``dtype`` is None for a symbolic integer, which lives on the CPU. ``order`` is set where torch promised a dense
     layout that is not contiguous: the dimensions from the outermost to the innermost in memory. ``view`` is set for a
-    view of inputs: it makes the output from all inputs of the graph.
+    view, which torch makes, and ``base`` for one of a computed value: that value.
     """
 
     name: str | None
@@ -39,7 +40,8 @@ class GraphOutput:
     dtype: torch.dtype | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     order: tuple[int, ...] | None = None
-    view: fx.GraphModule | None = None
+    view: View | None = None
+    base: GraphOutput | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,12 @@ class Signature:
             returned = (returned,)
         return cls(inputs, tuple(_output(value) for value in returned))
 
-    @property
-    def computed(self) -> tuple[str, ...]:
-        """Names of the outputs that have to be computed, each once: no input, no view of one, no constant."""
+    @functools.cached_property
+    def computed(self) -> Mapping[str, GraphOutput]:
+        """What has to be computed, by name: the outputs and bases of outputs that are no input, view or constant."""
         given = {i.name for i in self.inputs}
-        names = (o.name for o in self.outputs if o.name is not None and o.name not in given and o.view is None)
-        return tuple(dict.fromkeys(names))
+        values = (output.base if output.view else output for output in self.outputs)
+        return {v.name: v for v in values if v is not None and v.name is not None and v.name not in given}
 
 
 def _input(node: fx.Node) -> GraphInput:
@@ -86,28 +88,42 @@ def _output(value: object) -> GraphOutput:
         if value is None or isinstance(value, (int, float, bool)):
             return GraphOutput(None, value)
         raise UnsupportedGraphError(f"graph output {value!r} is neither a tensor nor a number")
-    meta = value.meta.get("val")
+    computed = _computed(value)
+    view = view_of(value) if computed.dtype else None
+    if view is None or view.base is None:
+        return replace(computed, view=view)
+    is_known = _layout(view.base.meta["val"]) is not None
+    return replace(computed, view=view, base=_computed(view.base)) if is_known else computed
+
+
+def _computed(node: fx.Node) -> GraphOutput:
+    meta = node.meta.get("val")
     if not isinstance(meta, torch.Tensor):
-        return GraphOutput(value.name)
-    view = view_of_inputs(value)
-    return GraphOutput(value.name, dtype=meta.dtype, device=meta.device, order=_memory_order(meta), view=view)
+        return GraphOutput(node.name)
+    layout = _layout(meta)
+    order = None if layout is None or layout == tuple(range(meta.ndim)) else layout
+    return GraphOutput(node.name, dtype=meta.dtype, device=meta.device, order=order)
 
 
-def _memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
-    """The order of the dimensions in memory, of a dense tensor for which it is not the order of its shape.
+def _layout(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The order of the dimensions in memory, from the outermost to the innermost; None for a tensor that is not dense.
 
-    Symbolic sizes stand for what they were when torch traced the graph: asking them would add guards.
+    It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph:
+    asking them would add guards.
     """
     shape, stride = _hints(value.shape), _hints(value.stride())
-    if shape is None or stride is None or _is_contiguous(shape, stride):
+    if shape is None or stride is None:
         return None
-    order = sorted(range(value.ndim), key=stride.__getitem__, reverse=True)
-    return tuple(order) if _is_contiguous([shape[d] for d in order], [stride[d] for d in order]) else None
+    plain = list(range(value.ndim))
+    for order in (plain, sorted(plain, key=stride.__getitem__, reverse=True)):
+        if _is_contiguous([shape[d] for d in order], [stride[d] for d in order]):
+            return tuple(order)
+    return None
 
 
 def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    dense = list(itertools.accumulate(reversed(shape), operator.mul, initial=1))[-2::-1]
-    return 0 in shape or all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
+    dense = list(itertools.accumulate((max(n, 1) for n in reversed(shape)), operator.mul, initial=1))[-2::-1]
+    return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
 
 
 def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:

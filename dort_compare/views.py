@@ -1,37 +1,65 @@
-"""Outputs that are views of inputs: they share the input's memory, so torch makes them, not ONNX Runtime."""
+"""Outputs that are views: they share memory with what they are views of, so torch makes them, not ONNX Runtime."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
 
 
-def view_of_inputs(node: fx.Node) -> fx.GraphModule | None:
-    """A module that makes the value of ``node`` from all inputs of its graph, in order; None if it is no view of any.
+@dataclass(frozen=True)
+class View:
+    """How torch makes a view: ``make(*operands)``.
 
-    AOTAutograd reads strides and offset off such an output, and eager's output changes with the input.
+    ``operands`` names graph inputs and, beside them, at most one value that the graph computes: ``base``.
     """
-    needed = _ancestors(node)
-    if node.op == "placeholder" or not all(is_view(each) for each in needed):
+
+    operands: tuple[str, ...]
+    base: fx.Node | None
+    make: Callable[..., Any]
+
+
+def view_of(node: fx.Node) -> View | None:
+    """The view that ``node`` is, of inputs of its graph or of one computed value; None if it is something computed.
+
+    AOTAutograd reads strides and offset off such an output, and eager's output changes with what it is a view of.
+    """
+    steps, sources = _history(node)
+    computed = [source for source in sources if source.op != "placeholder"]
+    if not steps or len(computed) > 1 or not all(isinstance(base.meta.get("val"), torch.Tensor) for base in computed):
         return None
     graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    for each in node.graph.nodes:
-        if each.op == "placeholder" or each in needed:
-            copies[each] = graph.node_copy(each, copies.__getitem__)
+    copies = {source: graph.placeholder(source.name) for source in sources}
+    for step in sorted(steps):
+        copies[step] = graph.node_copy(step, copies.__getitem__)
     graph.output(copies[node])
-    return fx.GraphModule(torch.nn.Module(), graph)
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    return View(tuple(source.name for source in sources), computed[0] if computed else None, module.forward)
 
 
-def _ancestors(node: fx.Node) -> set[fx.Node]:
-    found, waiting = {node}, [node]
+def _history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
+    """The views and sizes that lead to ``node``, and what they start from."""
+    steps: set[fx.Node] = set()
+    sources: dict[fx.Node, None] = {}
+    waiting = [node]
     while waiting:
-        new = set(waiting.pop().all_input_nodes) - found
-        found |= new
-        waiting.extend(new)
-    return found
+        each = waiting.pop()
+        if not _is_step(each):
+            sources[each] = None
+        elif each not in steps:
+            steps.add(each)
+            waiting.extend(each.all_input_nodes)
+    return steps, list(sources)
+
+
+def _is_step(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return _is_step(node.all_input_nodes[0])
+    return node.op == "call_function" and is_view(node)
 
 
 def is_view(node: fx.Node) -> bool:

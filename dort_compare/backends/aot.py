@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
+from torch._guards import CompileContext
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 
@@ -21,7 +22,9 @@ from dort_compare.lowering.torch_export import export_with_torch
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
+from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
+from dort_compare.backends.subclass import fall_back, foreign_subclass
 
 
 class GraphCompiler(Protocol):
@@ -32,10 +35,13 @@ class GraphCompiler(Protocol):
     ) -> Callable[[list[Any]], Any]: ...
 
 
-def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
+def aot_backend(
+    compiler: GraphCompiler, options: Options, fallbacks: list[Fallback]
+) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
     """A torch.compile backend that gives each graph to ``compiler``, with the phase it was traced for.
 
-    The partitioner is the one that honours activation checkpointing; inductor and aot_eager use it too.
+    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. The partitioner is the one
+    that honours activation checkpointing; inductor and aot_eager use it too.
     """
     backend = aot_autograd(
         fw_compiler=functools.partial(compiler, phase="forward"),
@@ -46,6 +52,9 @@ def aot_backend(compiler: GraphCompiler) -> Callable[[fx.GraphModule, Sequence[A
     )
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        if kind := foreign_subclass(example_inputs):
+            fallbacks.extend(fall_back(options, graph_module, kind))
+            return graph_module.forward
         # donated activations forbid retain_graph=True
         with functorch_config.patch(donated_buffer=False), _plain_recurrent_layers():
             return backend(graph_module, example_inputs)
@@ -69,7 +78,18 @@ def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> 
     exporter = lower if options.exporter == "native" else export_with_torch
     lowered = exporter(graph_module, phase, options.opset)
     lowered.model.metadata_props.update({provenance.PHASE: phase, provenance.VERSION: version("dort-compare")})
+    if identity := compile_id():
+        lowered.model.metadata_props[provenance.COMPILE_ID] = identity
     return lowered
+
+
+def compile_id() -> str | None:
+    """torch's id of the compilation under way: "<number of the frame>/<number of the recompile>".
+
+    A backward graph bears the id of its forward graph, also where it is compiled later. None outside of torch.compile.
+    """
+    found = CompileContext.current_compile_id()
+    return str(found) if found else None
 
 
 def make_program(options: Options, lowered: Lowered, example_inputs: Sequence[Any]) -> Program:

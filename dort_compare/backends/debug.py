@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,11 @@ from torch import fx
 
 from dort_compare import provenance
 from dort_compare.backends import partition
-from dort_compare.backends.aot import aot_backend
+from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.partition import Boxed
-from dort_compare.backends.record import CompiledGraph
+from dort_compare.backends.record import CompiledGraph, GraphId
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
 from dort_compare.lowering.lowered import Lowered
@@ -22,13 +24,17 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 
 Storage = dict[str, Any]
+_RUNS = itertools.count()
+_RECORDING = threading.RLock()
+"""Several threads may compile and run, and several backends share one storage."""
 
 
 class DebugBackend:
     """A torch.compile backend that records what it compiles and runs.
 
     ``graphs`` lists the compiled graphs in the order in which they were compiled, ``fallbacks`` the FX nodes that run in
-    eager torch; a graph in which some do is a compiled graph for each of its pieces. With ``storage`` given, the same
+    eager torch; a graph in which some do is a compiled graph for each of its pieces. Several threads may compile and
+    run at once. With ``storage`` given, the same
     lists are ``storage["graphs"]`` and ``storage["fallbacks"]``. The keyword arguments are the fields of Options.
 
     Raises UsageError for an unknown or impossible option.
@@ -40,7 +46,7 @@ class DebugBackend:
         self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
-        self._compile = aot_backend(self.compile_graph)
+        self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks)
 
     def __call__(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
@@ -55,7 +61,9 @@ class DebugBackend:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
 
         def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
-            return self._keep(CompiledGraph(len(self.graphs), phase, piece, lowered, program, self.options.max_runs))
+            with _RECORDING:
+                identity = GraphId(len(self.graphs), phase, compile_id())
+                return self._keep(CompiledGraph(identity, piece, lowered, program, self.options.max_runs))
 
         boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
         self.fallbacks.extend(fallbacks)
@@ -63,16 +71,17 @@ class DebugBackend:
 
     def _keep(self, graph: CompiledGraph) -> Boxed:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
+        name = ""
+        if self._dump:
+            name = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
         self.graphs.append(graph)
-        name = self._dump.add_graph(graph.onnx_model, graph.graph_module, graph.phase) if self._dump else ""
 
         def call(arguments: list[Any]) -> Any:
             taken = tuple(arguments)
             arguments.clear()
-            is_first = not graph.runs
-            graph.record(taken)
-            if self._dump and is_first and graph.runs:
-                self._dump.add_inputs(name, graph.named_inputs())
+            with _RECORDING:
+                if graph.record(taken, next(_RUNS)) and self._dump:
+                    self._dump.add_inputs(name, graph.named_inputs())
             return graph.program(*taken)
 
         call._boxed_call = True  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ def warn(fallbacks: Sequence[Fallback], graph_module: fx.GraphModule) -> None:
     It is a warning, as where torch skips CUDA graphs or ONNX Runtime leaves nodes to another provider: the values are
     right, but it is not what was asked for, and Python shows a warning where nobody has configured logging.
     """
-    nodes = sum(node.op == "call_function" for node in graph_module.graph.nodes)
+    nodes = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
     head = "%s graph: %d of %d nodes run in eager torch, not in ONNX Runtime (fallback=False refuses them):\n%s"
     _LOGGER.warning(head, fallbacks[0].phase, len(fallbacks), nodes, grouped(fallbacks))
 

@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import onnx_ir as ir
 from torch import fx
 
 from dort_compare import provenance
 from dort_compare.backends import partition
-from dort_compare.backends.aot import aot_backend
+from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options
 from dort_compare.backends.partition import Boxed
 from dort_compare.dump import DumpWriter
@@ -33,9 +32,9 @@ def onnxrt(
         def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Boxed:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
             if dump:
-                dump.add_graph(ir.to_proto(program.model), piece, phase)
+                dump.add_graph(program.model, piece, phase, compile_id())
             return program.boxed()
 
         return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep)[0]
 
-    return aot_backend(compile_graph)(graph_module, example_inputs)
+    return aot_backend(compile_graph, chosen, [])(graph_module, example_inputs)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import create_op_support
 
 from dort_compare.backends.aot import lower_with, make_program
+from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.errors import RuntimeUnavailableError, UsageError
@@ -23,7 +21,6 @@ from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.kernels import missing_kernels
 from dort_compare.signature import Signature
-from dort_compare.views import is_view
 
 Boxed = Callable[[list[Any]], Any]
 Build = Callable[[fx.GraphModule], tuple[Lowered, Program]]
@@ -95,61 +92,6 @@ def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
     return {node.name: reason for node in calls}
 
 
-# Cutting.
-
-
-def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
-    """A copy of the graph in which everything but the calls named in ``refused`` is gathered in submodules.
-
-    The submodules hold the original nodes, names and metadata. Views and arithmetic on sizes alone do not make a piece:
-    they stay with the refused nodes in torch, and so does what leads to an ``as_strided`` there, which reads memory
-    rather than values. Refused nodes with side effects, random ones above all, keep their order.
-    """
-    split = fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
-    nodes = list(split.graph.nodes)
-    outside = _with_their_memory(node for node in nodes if node.name in refused)
-    support = create_op_support(lambda _, node: node.op == "call_function" and call_of(node) not in outside)
-    tied = _tie([node for node in nodes if node in outside and _has_effect(node)])
-    partitioner = CapabilityBasedPartitioner(split, support, allows_single_node_partition=True)
-    pieces = [piece for piece in partitioner.propose_partitions() if not all(map(is_view, piece.nodes))]
-    split = partitioner.fuse_partitions(pieces)
-    _untie(split, tied)
-    split.recompile()
-    return split
-
-
-def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
-    """The refused nodes, with the views that lead to those that read strides."""
-    outside = set(refused)
-    waiting = [node for node in outside if "as_strided" in str(node.target)]
-    while waiting:
-        views = {node for node in waiting.pop().all_input_nodes if node.op == "call_function" and is_view(node)}
-        waiting.extend(views - outside)
-        outside |= views
-    return outside
-
-
-def _has_effect(node: fx.Node) -> bool:
-    """Whether the order of the node among its like can matter; of what torch knows nothing about, it can."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
-        return True
-    return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
-
-
-def _tie(nodes: Sequence[fx.Node]) -> list[str]:
-    """Makes each node an operand of the next, so that cutting keeps their order; returns the names of those tied."""
-    for previous, node in itertools.pairwise(nodes):
-        node.args = (*node.args, previous)
-    return [node.name for node in nodes[1:]]
-
-
-def _untie(split: fx.GraphModule, names: Sequence[str]) -> None:
-    for node in split.graph.nodes:
-        if node.name in names:
-            node.args = node.args[:-1]
-
-
 # Running.
 
 
@@ -160,15 +102,13 @@ class _Piece(nn.Module):
     of its operand and returns booleans.
     """
 
-    def __init__(self, boxed: Boxed, signature: Signature, is_single: bool) -> None:
+    def __init__(self, boxed: Boxed, signature: Signature) -> None:
         super().__init__()
         self.boxed = boxed
         self.dtypes = [graph_input.dtype for graph_input in signature.inputs]
-        self.is_single = is_single
 
     def forward(self, *arguments: Any) -> Any:
-        results = self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
-        return results[0] if self.is_single else results
+        return self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
 
 
 def _compile_pieces(split: fx.GraphModule, build: Build, keep: Keep) -> dict[str, str]:
@@ -184,8 +124,7 @@ def _compile_pieces(split: fx.GraphModule, build: Build, keep: Keep) -> dict[str
         except Exception as problem:  # noqa: BLE001  (as for the whole graph: no worse than eager)
             reasons |= _all_calls(piece, reason_of(problem))
             continue
-        is_single = isinstance(piece.graph.output_node().args[0], fx.Node)
-        setattr(split, str(node.target), _Piece(keep(piece, *built), built[0].signature, is_single))
+        setattr(split, str(node.target), _Piece(keep(piece, *built), built[0].signature))
     return reasons
 
 

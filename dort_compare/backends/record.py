@@ -32,12 +32,18 @@ class Run:
 
     What the caller owns (parameters, buffers, arguments) is copied, once for as long as it does not change: an
     optimizer writes it in place. What only the graphs see (saved activations and tangents of a backward graph) is kept
-    by reference.
+    by reference. ``number`` counts the recorded runs of all graphs of a backend.
     """
 
     def __init__(
-        self, signature: Signature, phase: Phase, arguments: Sequence[Argument], previous: Run | None = None
+        self,
+        signature: Signature,
+        phase: Phase,
+        arguments: Sequence[Argument],
+        previous: Run | None = None,
+        number: int = 0,
     ) -> None:
+        self.number = number
         self._sources: dict[str, _Held] = {}
         self._held: dict[str, _Held] = {}
         for graph_input, argument in zip(signature.inputs, arguments, strict=True):
@@ -76,17 +82,40 @@ def _version(argument: Argument) -> int:
     return -1 if argument.is_inference() else argument._version
 
 
+@dataclass(frozen=True)
+class GraphId:
+    """Which graph: its number in the order of compilation, its phase, and torch's id of the compilation ("0/1")."""
+
+    index: int
+    phase: Phase
+    compile_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"graph": self.index, "phase": self.phase, "compile_id": self.compile_id}
+
+
 @dataclass
 class CompiledGraph:
     """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs."""
 
-    index: int
-    phase: Phase
+    id: GraphId
     graph_module: fx.GraphModule
     lowered: Lowered
     program: Program
     max_runs: int
     runs: list[Run] = field(default_factory=list)
+
+    @property
+    def index(self) -> int:
+        return self.id.index
+
+    @property
+    def phase(self) -> Phase:
+        return self.id.phase
+
+    @property
+    def compile_id(self) -> str | None:
+        return self.id.compile_id
 
     @property
     def onnx_model(self) -> onnx.ModelProto:
@@ -97,10 +126,13 @@ class CompiledGraph:
     def signature(self) -> Signature:
         return self.lowered.signature
 
-    def record(self, arguments: Sequence[Argument]) -> None:
-        """Keeps the inputs of a run, while fewer than ``max_runs`` are kept."""
+    def record(self, arguments: Sequence[Argument], number: int) -> bool:
+        """Keeps the inputs of a run, while fewer than ``max_runs`` are kept; says whether it was the first."""
         if len(self.runs) < self.max_runs:
-            self.runs.append(Run(self.signature, self.phase, arguments, self.runs[-1] if self.runs else None))
+            previous = self.runs[-1] if self.runs else None
+            self.runs.append(Run(self.signature, self.phase, arguments, previous, number))
+            return previous is None
+        return False
 
     def named_inputs(self, run: int = 0) -> Mapping[str, Argument]:
         """The inputs of a recorded run by the names of the graph's inputs."""

@@ -95,7 +95,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     _tell_models(echo, settings, folder, comparison.graphs)
     rows = comparison.report.rows
     outputs = (*comparison.report.outputs, *onnxrt_rows)
-    report = Report(*judge(rows, outputs), rows, outputs)
+    report = Report(*judge(rows, outputs), rows, outputs, graphs=comparison.report.graphs)
     _title(echo, "verdict")
     echo(verdict_line(report))
     return report

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -17,7 +18,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
 
     Raises DumpError where ``path`` exists (unless ``replace``) or the folder cannot be written.
     """
-    try:
+    with _told(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
         partial = Path(name)
@@ -30,9 +31,49 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
                 os.link(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileExistsError:
         raise DumpError(f"{path} exists already and is not overwritten; remove it or choose another folder") from None
     except (OSError, SafetensorError) as problem:
         raise DumpError(
             f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}; choose a folder that is writable"
         ) from None
+
+
+class NewFiles:
+    """Files that belong together, in one folder: all of them are there, or none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._added: list[Path] = []
+
+    @classmethod
+    @contextmanager
+    def in_folder(cls, folder: Path) -> Iterator[NewFiles]:
+        """Files added in the block are removed where it ends with an error or an interrupt."""
+        files = cls(folder)
+        try:
+            yield files
+        except BaseException:
+            for path in files._added:
+                path.unlink(missing_ok=True)
+            raise
+
+    def add(self, name: str, write: Callable[[Path], object]) -> None:
+        """Lets ``write`` fill the file. Raises DumpError as ``write_whole`` does."""
+        path = self.folder / name
+        write_whole(path, write)
+        self._added.append(path)
+
+    def move(self, written: Path) -> None:
+        """Takes over a file from a folder beside. Raises DumpError as ``write_whole`` does."""
+        path = self.folder / written.name
+        with _told(path):
+            written.chmod(0o644)
+            os.link(written, path)
+        self._added.append(path)

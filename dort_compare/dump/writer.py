@@ -1,27 +1,34 @@
-"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``."""
+"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``.
+
+A model with large constants keeps them in ``<prefix>_<n>.onnx.data``.
+"""
 
 from __future__ import annotations
 
 import json
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import torch
 from safetensors.torch import save_file
 from torch import fx
 
-from dort_compare.dump.files import write_whole
+from dort_compare.dump.files import NewFiles, write_whole
+from dort_compare.dump.model_file import DATA, add_model
 from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
 
 MANIFEST = "manifest.json"
-ENDINGS = ("onnx", "txt", "inputs.safetensors")
+ENDINGS = ("onnx", f"onnx{DATA}", "txt", "inputs.safetensors")
 SCHEMA = 1
+_CHANGING = threading.RLock()
 _PROCESS = uuid.uuid4().hex
 """Tells a dump that this process has begun, and may go on with, from somebody else's."""
 
@@ -48,32 +55,45 @@ class DumpWriter:
         except OSError as problem:
             raise DumpError(f"cannot make the dump folder {folder}: {problem.strerror}; choose another one") from None
         writer = cls(folder, prefix)
-        if (folder / MANIFEST).exists():
-            writer._read_manifest()
-        else:
-            writer._write_manifest({"schema": SCHEMA, "process": _PROCESS, "versions": _versions(), "graphs": {}})
+        with _CHANGING:
+            if (folder / MANIFEST).exists():
+                writer._read_manifest()
+            else:
+                writer._write_manifest({"schema": SCHEMA, "process": _PROCESS, "versions": _versions(), "graphs": {}})
         return writer
 
-    def add_graph(self, model: onnx.ModelProto, graph_module: fx.GraphModule, phase: Phase) -> str:
+    def add_graph(
+        self, model: ir.Model, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None = None
+    ) -> str:
         """Writes the model and the text of the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``."""
-        manifest = self._read_manifest()
-        graphs = manifest["graphs"]
-        name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
         text = graph_module.print_readable(print_output=False)
-        write_whole(self.folder / f"{name}.onnx", lambda path: path.write_bytes(model.SerializeToString()))
-        write_whole(self.folder / f"{name}.txt", lambda path: path.write_text(text))
-        graphs[name] = {"phase": phase, "onnx": f"{name}.onnx", "fx": f"{name}.txt"}
-        self._write_manifest(manifest)
+        with self._changed() as (manifest, files):
+            graphs = manifest["graphs"]
+            name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
+            written = add_model(files, name, model)
+            files.add(f"{name}.txt", lambda path: path.write_text(text))
+            graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:
         """Writes the inputs of a run of a graph; an integer becomes a 0-d int64 tensor."""
         file = f"{name}.inputs.safetensors"
         tensors = {key: torch.as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
-        write_whole(self.folder / file, lambda path: save_file(tensors, path))
-        manifest = self._read_manifest()
-        manifest["graphs"][name]["inputs"] = file
-        self._write_manifest(manifest)
+        with self._changed() as (manifest, files):
+            files.add(file, lambda path: save_file(tensors, path))
+            manifest["graphs"][name]["inputs"] = file
+
+    @contextmanager
+    def _changed(self) -> Iterator[tuple[dict[str, Any], NewFiles]]:
+        """The manifest, which is written when the block ends, and a way to add files, which go if it fails.
+
+        One thread at a time, so that the manifest names what all of them have added.
+        """
+        with _CHANGING:
+            manifest = self._read_manifest()
+            with NewFiles.in_folder(self.folder) as files:
+                yield manifest, files
+                self._write_manifest(manifest)
 
     def _read_manifest(self) -> dict[str, Any]:
         try:

@@ -154,6 +154,8 @@ def foreign_kind(value: Any) -> str | None:
         if value.layout is not torch.strided:
             return f"a {str(value.layout).removeprefix('torch.')} tensor"
         return None if _holds(value.dtype) else f"a {str(value.dtype).removeprefix('torch.')} tensor"
+    if isinstance(value, torch.SymInt) and value.node.is_nested_int():
+        return "a size of a nested tensor"
     is_size = isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
     return None if is_size or value is None else f"a {type(value).__name__}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ class _TolerantWalk(Walk):
                 self._refuse_early(node)
                 self.visit(node)
             except Exception as problem:  # noqa: BLE001  (any fault of a lowering)
-                self.graph.remove(list(self.graph)[written:], safe=True)
+                begun = itertools.islice(reversed(self.graph), len(self.graph) - written)
+                self.graph.remove(list(begun), safe=True)
                 self._refuse(node, reason_of(problem))
 
     def _refuse_early(self, node: fx.Node) -> None:

@@ -6,7 +6,7 @@ import ast
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import onnx_ir as ir
@@ -81,7 +81,7 @@ class _Finish:
         return passes.ShapeInferencePass(strict_mode=False)(self.model).model
 
     def _values(
-        self, returned: Sequence[tuple[str, ir.Value]], taken: set[ir.Value], computed: Sequence[str]
+        self, returned: Sequence[tuple[str, ir.Value]], taken: set[ir.Value], computed: Collection[str]
     ) -> dict[str, ir.Value]:
         """One value per FX node. Where torch made none of its own, a copy if the node is an output, else no value."""
         values: dict[str, ir.Value] = {}

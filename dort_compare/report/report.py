@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dort_compare.backends.fallback import Fallback
+from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rows import Row
@@ -23,7 +24,8 @@ class Report:
 
     verdict: "agree" or "diverge". first_divergence: None, or the first value that departs.
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
-    whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch.
+    whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
+    in the order of their first runs.
     """
 
     verdict: Judgement
@@ -31,6 +33,7 @@ class Report:
     rows: tuple[Row, ...]
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
+    graphs: tuple[GraphId, ...] = ()
 
     def __str__(self) -> str:
         from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
@@ -47,6 +50,7 @@ class Report:
             "rows": [row.to_json() for row in self.rows],
             "outputs": [row.to_json() for row in self.outputs],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+            "graphs": [graph.to_json() for graph in self.graphs],
         }
 
     def to_json(self, path: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 import torch
@@ -30,17 +30,18 @@ class Program:
         self.signature = signature
         self.providers = settings.resolved_providers(devices)
         self.model = with_kernels(model, self.providers)
-        self._devices = {o.name: o.device for o in signature.outputs if o.name in signature.computed}
-        self._session = make_session(ir.to_proto(self.model), settings, self.providers) if self._devices else None
+        self._devices = {name: output.device for name, output in signature.computed.items()}
+        self._session = make_session(self.model, settings, self.providers) if self._devices else None
 
     def __call__(self, *arguments: Argument) -> list[Result]:
         given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
-        computed: dict[str, torch.Tensor] = {}
+        values: dict[str, Result] = {**given}
         if self._session is not None:
             feeds = {name: binding.as_tensor(argument) for name, argument in given.items()}
-            names = {name: self._devices[name] for name in self.signature.computed}
-            computed = dict(zip(names, self._session.run(feeds, names), strict=True))
-        return [_returned(output, given, computed) for output in self.signature.outputs]
+            results = self._session.run(feeds, self._devices)
+            for (name, output), result in zip(self.signature.computed.items(), results, strict=True):
+                values[name] = _as_traced(result, output)
+        return [_returned(output, values) for output in self.signature.outputs]
 
     def boxed(self) -> Callable[[list[Argument]], list[Result]]:
         """The form that AOTAutograd calls: it empties the list of arguments, so that nothing outlives its last use."""
@@ -54,16 +55,18 @@ class Program:
         return call
 
 
-def _returned(output: GraphOutput, given: dict[str, Argument], computed: dict[str, torch.Tensor]) -> Result:
-    if output.name is None:
-        return output.constant
-    if output.name in given:
-        return given[output.name]
-    if output.view is not None:
-        return output.view(*given.values())
-    value = computed[output.name]
+def _as_traced(value: torch.Tensor, output: GraphOutput) -> Result:
+    """A computed value in the memory layout that torch traced, a size as a number."""
     if output.dtype is None:
         return int(value)
     if output.order is None:
         return value
     return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _returned(output: GraphOutput, values: Mapping[str, Result]) -> Result:
+    if output.name is None:
+        return output.constant
+    if output.view is None:
+        return values[output.name]
+    return output.view.make(*(values[name] for name in output.view.operands))

@@ -7,29 +7,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import torch
 
 from dort_compare import provenance
-from dort_compare.errors import ExecutionError, RuntimeUnavailableError
+from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime import binding
+from dort_compare.runtime.constants import apart
 from dort_compare.runtime.providers import Provider, SessionSettings
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
+_OUT_OF_RANGE = "out of data bounds"
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
 @dataclass(frozen=True)
 class Session:
-    """An ``InferenceSession`` with, on CUDA, the torch stream that its kernels run on."""
+    """An ``InferenceSession`` with, on CUDA, the torch stream that its kernels run on.
+
+    ``constants`` are inputs of the session that are the same in every run.
+    """
 
     onnx_session: ort.InferenceSession
     stream: torch.cuda.Stream | None
     origins: Mapping[str, provenance.Provenance]
+    constants: Mapping[str, torch.Tensor]
 
     def run(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
         """Runs on torch tensors; on CUDA in order with torch's current stream, without waiting for the device."""
+        inputs = {**inputs, **self.constants}
         try:
             if self.stream is None:
                 return binding.run(self.onnx_session, inputs, outputs)
@@ -50,12 +58,15 @@ class Session:
         return results
 
 
-def make_session(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> Session:
-    """A session for ``model`` on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
+def make_session(
+    whole: ir.Model | onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]
+) -> Session:
+    """A session for a model on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
 
     Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, RuntimeUnavailableError where a
     provider does not work on this machine.
     """
+    model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _on_torch_stream(providers)
     options = settings.make_options()
@@ -68,7 +79,7 @@ def make_session(model: onnx.ModelProto, settings: SessionSettings, providers: S
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
-    return Session(session, stream, origins)
+    return Session(session, stream, origins, constants)
 
 
 def _inexact_for(model: onnx.ModelProto) -> list[str]:
@@ -106,4 +117,5 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
-    return ExecutionError(f"ONNX Runtime failed{where}: {text}")
+    kind = OutOfRangeError if _OUT_OF_RANGE in text else ExecutionError
+    return kind(f"ONNX Runtime failed{where}: {text}")

@@ -10,10 +10,10 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import torch
-from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime.binding import as_tensor
+from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
@@ -49,14 +49,7 @@ def onnx_values(
 
 def initializers(model: onnx.ModelProto) -> dict[str, torch.Tensor]:
     """The constants of ``model`` by name, on the CPU."""
-    return {tensor.name: _as_torch(ir.from_proto(tensor)) for tensor in model.graph.initializer}
-
-
-def _as_torch(tensor: ir.TensorProtocol) -> torch.Tensor:
-    raw = bytearray(tensor.tobytes())
-    dtype = to_torch_dtype(tensor.dtype)
-    shape = tensor.shape.numpy()
-    return torch.frombuffer(raw, dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+    return {tensor.name: as_torch(ir.from_proto(tensor)) for tensor in model.graph.initializer}
 
 
 def optimized(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> onnx.ModelProto:

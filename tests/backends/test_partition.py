@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, compare, debug_compiler
-from dort_compare.backends.partition import split_graph
 from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import registered, registry
 from dort_compare.provenance import FX_NODE, GRAPH
-from dort_compare.trace.modules import run_module, Call
 
 THIS = Path(__file__).name
 
@@ -84,6 +82,7 @@ BETWEEN = {
     "special": lambda x: torch.erfinv(x / 2),
     "topk": lambda x: torch.topk(x, 4)[0],
     "fft": lambda x: torch.fft.fft(x).abs(),
+    "complex": lambda x: torch.complex(x, x.sin()).abs(),
     "padding": lambda x: torch.diagonal_scatter(nn.functional.pad(x, (1, -1)), x[0] * 2),
     "dropout": lambda x: nn.functional.dropout(x, 0.5),
     "checkpointed dropout": lambda x: checkpoint(lambda y: nn.functional.dropout(y.sin(), 0.5), x, use_reentrant=False),
@@ -244,7 +243,7 @@ def test_views_alone_are_no_piece() -> None:
 def test_pieces_keep_names_and_provenance_and_record_their_inputs() -> None:
     backend = like_eager(lambda x: torch.erfinv(torch.sigmoid(x) / 2) * 3, torch.randn(3, requires_grad=True))
     first, second, *backward = backend.graphs
-    assert names(first) == {"sigmoid", "div"}
+    assert names(first) >= {"sigmoid", "div"}
     assert "mul" in names(second)
     assert [graph.index for graph in backend.graphs] == list(range(len(backend.graphs)))
     assert {graph.phase for graph in (first, second)} == {"forward"}
@@ -254,7 +253,9 @@ def test_pieces_keep_names_and_provenance_and_record_their_inputs() -> None:
         assert {entry.key: entry.value for entry in model.metadata_props}[GRAPH] == str(graph.index)
         for node in model.graph.node:
             assert {entry.key: entry.value for entry in node.metadata_props}[FX_NODE] in names(graph)
-    assert_close(second.named_inputs()["erf_inv"], torch.erfinv(first.program(*first.runs[0].inputs)[-1]))
+    returned = [output.name for output in first.signature.outputs]
+    divided = first.program(*first.runs[0].inputs)[returned.index("div")]
+    assert_close(second.named_inputs()["erf_inv"], torch.erfinv(divided))
 
 
 def test_every_piece_is_dumped(tmp_path: Path) -> None:
@@ -379,13 +380,3 @@ def test_an_error_while_running_is_torchs_own() -> None:
     with pytest.raises(torch.linalg.LinAlgError) as caught:
         torch.compile(function, backend="dort")(-torch.eye(3))
     assert "While executing" not in str(caught.value)
-
-
-def test_the_given_graph_is_not_cut() -> None:
-    graph = make_fx(lambda x: torch.erfinv(x * 2) + 1, tracing_mode="fake")(torch.rand(3))
-    before = graph.code
-    split = split_graph(graph, {"erfinv": "no lowering"})
-    assert graph.code == before
-    assert [node.op for node in split.graph.nodes] == [
-        "placeholder", "call_module", "call_function", "call_module", "output",
-    ]  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -18,6 +19,8 @@ from torch import nn
 from dort_compare import DebugBackend
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import DumpError
+
+EMPTY = ir.Model(ir.Graph([], [], nodes=[], name="empty"), ir_version=10)
 
 
 def train(dump: Path, **options: Any) -> DebugBackend:
@@ -79,7 +82,7 @@ def test_prefixes_are_numbered_apart(tmp_path: Path) -> None:
 def test_writers_of_one_folder_do_not_overwrite_each_other(tmp_path: Path) -> None:
     first, second = DumpWriter.in_folder(tmp_path), DumpWriter.in_folder(tmp_path)
     graph = torch.fx.symbolic_trace(nn.Identity())
-    written = [writer.add_graph(onnx.ModelProto(), graph, "inference") for writer in (first, second, first)]
+    written = [writer.add_graph(EMPTY, graph, "inference") for writer in (first, second, first)]
     assert written == list(manifest(tmp_path)["graphs"]) == ["model_0", "model_1", "model_2"]
 
 
@@ -123,7 +126,7 @@ def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     writer = DumpWriter.in_folder(tmp_path)
     (tmp_path / "model_0.onnx").write_text("mine")
     with pytest.raises(DumpError, match=r"model_0\.onnx exists already and is not overwritten"):
-        writer.add_graph(onnx.ModelProto(), torch.fx.symbolic_trace(nn.Identity()), "inference")
+        writer.add_graph(EMPTY, torch.fx.symbolic_trace(nn.Identity()), "inference")
     assert (tmp_path / "model_0.onnx").read_text() == "mine"
 
 
@@ -154,7 +157,7 @@ def test_inputs_of_every_kind_come_back_from_safetensors(tmp_path: Path) -> None
     shared = torch.arange(6.0)
     inputs: dict[str, Any] = {**INPUTS, "size": 7, "shared": shared, "shared_too": shared[2:]}
     writer = DumpWriter.in_folder(tmp_path)
-    name = writer.add_graph(onnx.ModelProto(), torch.fx.symbolic_trace(nn.Identity()), "inference")
+    name = writer.add_graph(EMPTY, torch.fx.symbolic_trace(nn.Identity()), "inference")
     writer.add_inputs(name, inputs)
     loaded = load_file(tmp_path / manifest(tmp_path)["graphs"][name]["inputs"])
     assert loaded.keys() == inputs.keys()

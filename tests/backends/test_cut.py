@@ -1,0 +1,119 @@
+"""A graph is cut into few pieces that can run one after the other, and computes what it computed."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dort_compare.backends.cut import split_graph
+
+aten = torch.ops.aten
+
+
+def cut(function: Callable[..., Any], *refused: str, count: int = 1) -> fx.GraphModule:
+    graph = make_fx(function, tracing_mode="fake")(*(torch.rand(3, 3) for _ in range(count)))
+    names = {node.name for node in graph.graph.nodes}
+    assert names >= set(refused), names
+    return split_graph(graph, dict.fromkeys(refused, "no lowering"))
+
+
+def told(split: fx.GraphModule) -> list[str]:
+    """What the cut graph calls, in order: the nodes of a piece in brackets."""
+    calls = []
+    for node in split.graph.nodes:
+        if node.op == "call_module":
+            piece = split.get_submodule(str(node.target))
+            calls.append(f"[{' '.join(n.name for n in piece.graph.nodes if n.op == 'call_function')}]")
+        elif node.op == "call_function" and node.target is not operator.getitem:
+            calls.append(node.name)
+    return calls
+
+
+def test_the_given_graph_is_not_cut() -> None:
+    graph = make_fx(lambda x: torch.erfinv(x * 2) + 1, tracing_mode="fake")(torch.rand(3))
+    before = graph.code
+    assert told(split_graph(graph, {"erfinv": "no lowering"})) == ["[mul]", "erfinv", "[add]"]
+    assert graph.code == before
+
+
+def test_branches_between_the_same_nodes_share_a_piece() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.erfinv(x + 1)
+        return y.sin() * 2, y.cos() * 3
+
+    split = cut(function, "erfinv")
+    assert told(split) == ["[add]", "erfinv", "[sin mul cos mul_1]"]
+
+
+def test_what_needs_the_inputs_alone_waits_for_its_reader() -> None:
+    """As derivatives of saved activations do in a backward graph."""
+
+    def function(x: Tensor, saved: Tensor) -> Tensor:
+        derivative = 1 - saved * saved
+        return torch.erfinv(x * 2) * derivative
+
+    assert told(cut(function, "erfinv", count=2)) == ["[mul_1]", "erfinv", "[mul rsub mul_2]"]
+
+
+def test_views_of_what_torch_computes_stay_in_torch() -> None:
+    split = cut(lambda x: torch.erfinv(torch.erfinv(x).t()[1:]), "erfinv", "erfinv_1")
+    assert all(not call.startswith("[") for call in told(split))
+
+
+def test_random_nodes_keep_their_order() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.bernoulli(torch.sigmoid(x)), torch.rand(3, 3)
+
+    assert told(cut(function, "bernoulli", "rand")) == ["[sigmoid]", "bernoulli", "rand"]
+
+
+def random_graph(seed: int, size: int) -> tuple[fx.GraphModule, dict[str, str]]:
+    """Sums, products, transposes and pairs of values drawn from those before; a third of the calls is refused."""
+    draw = random.Random(seed)
+    graph = fx.Graph()
+    nodes = [graph.placeholder(f"x{i}") for i in range(3)]
+    for node in nodes:
+        node.meta["val"] = torch.empty(3, 3)
+    refused = {}
+    for _ in range(size):
+        target = draw.choice([aten.add.Tensor, aten.mul.Tensor, aten.t.default, aten.max.dim])
+        arity = 2 if target in (aten.add.Tensor, aten.mul.Tensor) else 1
+        operands = tuple(draw.choice(nodes[-8:]) for _ in range(arity))
+        node = graph.call_function(target, (*operands, 1, True) if target is aten.max.dim else operands)
+        node.meta["val"] = torch.empty(3, 3)
+        if draw.random() < 0.3:
+            refused[node.name] = "no lowering"
+        if target is aten.max.dim:
+            node.meta["val"] = (torch.empty(3, 1), torch.empty(3, 1))
+            node = graph.call_function(operator.getitem, (node, 0))
+            node.meta["val"] = torch.empty(3, 1)
+            node = graph.call_function(aten.expand.default, (node, [3, 3]))
+            node.meta["val"] = torch.empty(3, 3)
+        nodes.append(node)
+    graph.output(tuple(draw.sample(nodes, 5)))
+    return fx.GraphModule(torch.nn.Module(), graph), refused
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cut_graph_computes_what_it_computed(seed: int) -> None:
+    graph, refused = random_graph(seed, size=30)
+    split = split_graph(graph, refused)
+    split.graph.lint()
+    inputs = [torch.randn(3, 3).clamp(-1, 1) for _ in range(3)]
+    for got, expected in zip(split(*inputs), graph(*inputs), strict=True):
+        assert torch.equal(got, expected)
+    calls = told(split)
+    assert {name for name in refused if f" {name} " in f" {' '.join(calls)} "} == set(refused)
+    assert not [call for call in calls if call.startswith("[") and set(call.strip("[]").split()) & set(refused)]
+
+
+def test_thousands_of_nodes_are_cut_at_once() -> None:
+    graph, refused = random_graph(0, size=2000)
+    assert len(told(split_graph(graph, refused))) > 50

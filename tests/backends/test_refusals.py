@@ -1,0 +1,167 @@
+"""What goes wrong, and what is left of it: subclasses, interrupts, kernels that fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
+
+from dort_compare import DebugBackend
+from dort_compare.backends import aot
+from dort_compare.dump import files, graphs_in
+from dort_compare.errors import ExecutionError, UnsupportedGraphError
+from dort_compare.runtime import program
+
+THIS = Path(__file__).name
+
+
+# Tensor subclasses.
+
+
+class Plain(Tensor):
+    """A subclass that adds nothing."""
+
+
+class Named(Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Weight(nn.Parameter):
+    """A parameter of a class of its own."""
+
+
+def doubled(x: Tensor) -> Tensor:
+    return (x * 2).sin()
+
+
+@pytest.mark.parametrize("kind", [Plain, Named, Weight])
+def test_a_subclass_runs_in_torch(kind: type, caplog: pytest.LogCaptureFixture) -> None:
+    backend = DebugBackend()
+    x = kind(torch.ones(3)) if kind is Weight else torch.ones(3).as_subclass(kind)
+    got = torch.compile(doubled, backend=backend)(x)
+    assert type(got) is type(doubled(x))
+    assert torch.equal(got, doubled(x))
+    assert backend.graphs == []
+    reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
+    assert {fallback.reason for fallback in backend.fallbacks} == {reason}
+    (record,) = [record for record in caplog.records if record.name == "dort_compare"]
+    assert record.getMessage().startswith("inference graph: 2 of 2 nodes run in eager torch")
+
+
+def test_a_subclass_is_refused_in_one_line_where_nothing_may_fall_back() -> None:
+    compiled = torch.compile(doubled, backend="dort", options={"fallback": False})
+    with pytest.raises(Exception, match=r"a tensor subclass without __tensor_flatten__; give a plain one") as caught:
+        compiled(torch.ones(3).as_subclass(Plain))
+    inner = caught.value.inner_exception  # type: ignore[attr-defined]
+    assert isinstance(inner, UnsupportedGraphError)
+    assert "\n" not in str(inner)
+
+
+@pytest.mark.parametrize(
+    "x", [nn.Parameter(torch.ones(3)), nn.Buffer(torch.ones(3)), TwoTensor(torch.ones(3), torch.zeros(3))], ids=type
+)
+def test_what_autograd_takes_apart_runs_in_onnx_runtime(x: Tensor) -> None:
+    backend = DebugBackend()
+    got = torch.compile(doubled, backend=backend)(x)
+    torch.testing.assert_close(got, doubled(x))
+    assert backend.fallbacks == []
+    assert len(backend.graphs) == 1
+
+
+def test_nested_tensors_run_in_torch() -> None:
+    x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    got = torch.compile(doubled, backend="dort")(x)
+    torch.testing.assert_close(got.values(), doubled(x).values())
+
+
+# Interrupts.
+
+
+def interrupted_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: int = 0) -> None:
+    """Has the function raise KeyboardInterrupt at its call number ``after``, and work before and after that."""
+    original, calls = getattr(owner, name), iter(range(1000))
+
+    def interrupt(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, interrupt)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    [(aot, "lower", 0), (aot, "lower", 1), (program, "make_session", 0), (program, "make_session", 1),
+     *((files, "write_whole", n) for n in range(6))],
+    ids=lambda value: value if isinstance(value, (str, int)) else "",
+)  # fmt: skip
+def test_after_an_interrupt_compiling_works(
+    owner: Any, name: str, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    backend = DebugBackend(dump=tmp_path / "dump")
+    compiled = torch.compile(model, backend=backend)
+
+    def train() -> list[Tensor]:
+        return list(torch.autograd.grad(compiled(x).square().sum(), list(model.parameters())))
+
+    interrupted_once(monkeypatch, owner, name, after)
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    torch.testing.assert_close(train(), list(torch.autograd.grad(model(x).square().sum(), list(model.parameters()))))
+    entries = json.loads((tmp_path / "dump" / "manifest.json").read_text())["graphs"]
+    named = {entry[key] for entry in entries.values() for key in ("onnx", "fx", "inputs") if key in entry}
+    assert {path.name for path in (tmp_path / "dump").iterdir()} == named | {"manifest.json"}
+    assert len(graphs_in(tmp_path / "dump")) == len(backend.graphs)
+
+
+# What is refused or fails names the place.
+
+
+def test_an_unsupported_dtype_names_node_and_line() -> None:
+    compiled = torch.compile(lambda z: z * 2, backend="dort", options={"fallback": False})
+    with pytest.raises(Exception, match=rf"complex64 tensor.*{THIS}:\d+|FX node .* is a complex64 tensor"):
+        compiled(torch.ones(2, dtype=torch.complex64))
+
+
+FAILING: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], type[Exception]]] = {
+    "division": (
+        lambda a, b: torch.div(a, b, rounding_mode="trunc"), (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError,
+    ),
+    "remainder": (lambda a, b: a % b, (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError),
+    "index": (lambda x, i: x[i], (torch.randn(4), torch.tensor([1, 7])), IndexError),
+    "index_select": (lambda x, i: x.index_select(0, i), (torch.randn(4), torch.tensor([1, 7])), IndexError),
+    "embedding": (lambda x, i: F.embedding(i, x), (torch.randn(4, 2), torch.tensor([1, 7])), IndexError),
+    "gather": (lambda x, i: x.gather(0, i), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
+    "scatter": (lambda x, i: x.scatter(0, i, 1.0), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_kernel_that_fails_raises_what_eager_raises(name: str) -> None:
+    function, args, kind = FAILING[name]
+    with pytest.raises(kind):
+        function(*args)
+    with pytest.raises(kind) as caught:
+        torch.compile(function, backend="dort")(*args)
+    if isinstance(caught.value, ExecutionError):
+        assert THIS in str(caught.value)
+        assert "FX node " in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_model_survives_a_run_that_failed() -> None:
+    compiled = torch.compile(lambda x, i: x[i] * 2, backend="dort")
+    x = torch.randn(4)
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([1, 7]))
+    assert torch.equal(compiled(x, torch.tensor([1, 3])), x[[1, 3]] * 2)
