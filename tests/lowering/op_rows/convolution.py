@@ -56,7 +56,7 @@ DTYPES = (torch.float32, *HALF)
 ROWS = (
     Row(
         aten.convolution.default,
-        ("nn.functional.conv2d", "nn.functional.conv_transpose3d"),
+        ("nn.functional.conv2d",),
         convolved,
         DTYPES,
         MATMUL,
@@ -65,7 +65,7 @@ ROWS = (
     ),
     Row(
         aten.convolution_backward.default,
-        ("nn.functional.conv1d", "nn.functional.conv_transpose2d"),
+        ("nn.functional.conv_transpose2d",),
         gradients,
         DTYPES,
         MATMUL,
