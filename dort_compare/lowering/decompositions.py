@@ -1,12 +1,13 @@
 """The table given to AOTAutograd, computed from what the registry lowers.
 
 Whatever has a lowering reaches it whole. So does whatever draws random numbers, since a decomposition would draw others
-than eager does, and what torch decomposes into what AOTAutograd refuses. Every other op for which torch knows
-a decomposition is rewritten into simpler ones. What then remains without a lowering is named by ``lower``.
+than eager does, and what torch decomposes into what AOTAutograd refuses. Every other op for which torch knows a
+decomposition is rewritten into simpler ones. What then remains without a lowering is named by ``lower``.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,17 +17,45 @@ from torch._decomp import decomposition_table
 from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
+Decomposition = Callable[..., Any]
 
-_WRITING = (aten.constant_pad_nd.default, aten.diagonal_scatter.default, aten.complex.default, aten.polar.default)
+_WRITING = (aten.diagonal_scatter.default, aten.complex.default, aten.polar.default)
 """Decomposed by torch into ``prims.copy_to``, into a part of a new tensor."""
 _READING = (aten._local_scalar_dense.default, aten.item.default)
 """Decomposed by torch into ``prims.item``, which it cannot trace."""
+_WITH_STATISTICS = (
+    aten.native_layer_norm.default,
+    aten.native_layer_norm_backward.default,
+    aten.native_group_norm.default,
+    aten.native_group_norm_backward.default,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_no_training.default,
+    aten._batch_norm_with_update_functional.default,
+    aten._batch_norm_no_update.default,
+    aten.native_batch_norm_backward.default,
+    aten.batch_norm_backward.default,
+)
+"""Whole for float32 and float64 only: of half-precision operands torch's kernels save the statistics in another dtype
+than torch traces, and so refuse what a graph hands on from one to the other."""
 
 
-def decompositions() -> dict[torch._ops.OperatorBase, Callable[..., Any]]:
+def decompositions() -> dict[torch._ops.OperatorBase, Decomposition]:
     """torch's decompositions, without those of the ops that have a lowering, draw random numbers or would write."""
     kept = {*registered(), *_WRITING, *_READING}
-    return {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
+    table = {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
+    return table | {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
+
+
+def _for_half(decomposition: Decomposition) -> Decomposition:
+    """The decomposition where an operand is in half precision; elsewhere the op stays whole."""
+
+    @functools.wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)}
+        return decomposition(*args, **kwargs) if dtypes & {torch.float16, torch.bfloat16} else NotImplemented
+
+    return decompose
 
 
 def _is_random(op: torch._ops.OperatorBase) -> bool:
