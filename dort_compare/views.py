@@ -7,6 +7,8 @@ import operator
 import torch
 from torch import fx
 
+from dort_compare.scalars import is_number
+
 
 def view_of_inputs(node: fx.Node) -> fx.GraphModule | None:
     """A module that makes the value of ``node`` from all inputs of its graph, in order; None if it is no view of any.
@@ -35,9 +37,9 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node is an input, a view, or arithmetic on sizes."""
+    """Whether a node is an input, a view, or arithmetic on numbers."""
     if node.op == "placeholder" or node.target is operator.getitem:
         return True
-    if isinstance(node.meta.get("val"), (int, torch.SymInt)):
+    if is_number(node.meta.get("val")):
         return node.op == "call_function"
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view

@@ -18,6 +18,7 @@ from torch import fx
 from dort_compare.dump.files import write_whole
 from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
+from dort_compare.scalars import as_tensor
 
 MANIFEST = "manifest.json"
 ENDINGS = ("onnx", "txt", "inputs.safetensors")
@@ -66,10 +67,10 @@ class DumpWriter:
         self._write_manifest(manifest)
         return name
 
-    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:
-        """Writes the inputs of a run of a graph; an integer becomes a 0-d int64 tensor."""
+    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
+        """Writes the inputs of a run of a graph; a number becomes a 0-d int64, float64 or bool tensor."""
         file = f"{name}.inputs.safetensors"
-        tensors = {key: torch.as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
+        tensors = {key: as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
         write_whole(self.folder / file, lambda path: save_file(tensors, path))
         manifest = self._read_manifest()
         manifest["graphs"][name]["inputs"] = file

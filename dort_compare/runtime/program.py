@@ -11,14 +11,15 @@ from dort_compare.runtime import binding
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session
+from dort_compare.scalars import as_tensor
 from dort_compare.signature import GraphOutput, Scalar, Signature
 
-Argument = torch.Tensor | int
+Argument = torch.Tensor | int | float | bool
 Result = torch.Tensor | Scalar
 
 
 class Program:
-    """Takes the arguments of the graph, in order, and returns its outputs: tensors, integers and None as torch would.
+    """Takes the arguments of the graph, in order, and returns its outputs: tensors, numbers and None as torch would.
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for.
     ``providers`` are the (name, options) pairs of the session.
@@ -37,7 +38,7 @@ class Program:
         given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
         computed: dict[str, torch.Tensor] = {}
         if self._session is not None:
-            feeds = {name: binding.as_tensor(argument) for name, argument in given.items()}
+            feeds = {name: as_tensor(argument) for name, argument in given.items()}
             names = {name: self._devices[name] for name in self.signature.computed}
             computed = dict(zip(names, self._session.run(feeds, names), strict=True))
         return [_returned(output, given, computed) for output in self.signature.outputs]
@@ -63,7 +64,7 @@ def _returned(output: GraphOutput, given: dict[str, Argument], computed: dict[st
         return output.view(*given.values())
     value = computed[output.name]
     if output.dtype is None:
-        return int(value)
+        return value.item()
     if output.order is None:
         return value
     return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)

@@ -18,13 +18,13 @@ Fill = Number | ir.Value
 
 def _filled(op: Builder, size: Sequence[Dim], number: Fill) -> ir.Value:
     sizes = [n if isinstance(n, int) else dim for n, dim in zip(op.result.shape, size, strict=True)]
-    return op.Expand(_number(op, number, op.result.dtype), op.dims(sizes))
+    return op.Expand(op.const(number, op.result.dtype), op.dims(sizes))
 
 
 def _filled_like(op: Builder, x: ir.Value, number: Fill) -> ir.Value:
     sizes: Sequence[Any] = op.result.shape
     shape = op.dims(list(sizes)) if all(isinstance(n, int) for n in sizes) else op.Shape(x)
-    return op.Expand(_number(op, number, op.result.dtype), shape)
+    return op.Expand(op.const(number, op.result.dtype), shape)
 
 
 @lowering(aten.full.default)
@@ -84,7 +84,7 @@ def full_like(op: Builder, x: ir.Value, fill_value: Fill, **_: Any) -> ir.Value:
 @lowering(aten.scalar_tensor.default)
 def scalar_tensor(op: Builder, number: Fill, **_: Any) -> ir.Value:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
-    return _number(op, number, op.result.dtype)
+    return op.const(number, op.result.dtype)
 
 
 @lowering(aten.arange.default)
@@ -109,15 +109,20 @@ def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float
     """start + i step, with i counted in int64: ONNX Runtime's own Range adds up, and so rounds, step by step."""
     length = op.result.shape[0]
     if isinstance(length, int):
-        count = op.Range(op.const(0), op.const(length), op.const(1))
-        wide = torch.float64 if op.result.dtype.is_floating_point else torch.int64
-        scaled = op.Mul(op.cast(count, wide), _number(op, step, wide))
-        return op.cast(op.Add(scaled, _number(op, start, wide)), op.result.dtype)
-    if any(isinstance(bound, float) for bound in (start, end, step)):
-        raise op.unsupported("a range of symbolic length with floating bounds")
-    bounds = [_number(op, bound, torch.int64) for bound in (start, end, step)]
-    return op.cast(op.Range(*bounds), op.result.dtype)
+        return _counted(op, length, start, step)
+    if not any(map(_is_float, (start, end, step))):
+        return op.cast(op.Range(*(op.const(bound) for bound in (start, end, step))), op.result.dtype)
+    first, last, by = (op.const(bound, torch.float64) for bound in (start, end, step))
+    length = op.cast(op.Ceil(op.Div(op.Sub(last, first), by)), torch.int64)
+    return _counted(op, length, start, step)
 
 
-def _number(op: Builder, number: Dim | float, dtype: torch.dtype) -> ir.Value:
-    return op.cast(number, dtype) if isinstance(number, ir.Value) else op.const(number, dtype)
+def _counted(op: Builder, length: Dim, start: Dim | float, step: Dim | float) -> ir.Value:
+    count = op.Range(op.const(0), op.const(length), op.const(1))
+    wide = torch.float64 if op.result.dtype.is_floating_point else torch.int64
+    scaled = op.Mul(op.cast(count, wide), op.const(step, wide))
+    return op.cast(op.Add(scaled, op.const(start, wide)), op.result.dtype)
+
+
+def _is_float(number: Dim | float) -> bool:
+    return isinstance(number, float) or (isinstance(number, ir.Value) and number.dtype == ir.DataType.DOUBLE)

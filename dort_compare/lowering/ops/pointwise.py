@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder, fake_of, is_symbolic_number
 from dort_compare.lowering.precision import in_float32, in_int64, is_exact, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -25,8 +25,9 @@ def promoted(op: Builder, operands: tuple[Operand, ...], dtype: torch.dtype) -> 
 def compute_dtype(op: Builder, operands: tuple[Operand, ...]) -> torch.dtype:
     """The dtype in which torch computes: float32 where a half-precision result meets a number that half cannot hold."""
     dtype = op.result.dtype
-    numbers = [x for x in operands if not isinstance(x, ir.Value)]
-    return dtype if all(is_exact(number, dtype) for number in numbers) else opmath(dtype)
+    numbers = [x for x in operands if not isinstance(x, ir.Value) or is_symbolic_number(x)]
+    is_held = all(not isinstance(number, ir.Value) and is_exact(number, dtype) for number in numbers)
+    return dtype if is_held else opmath(dtype)
 
 
 def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:
@@ -52,7 +53,7 @@ def sub(op: Builder, x: ir.Value, y: Operand, alpha: int | float = 1) -> ir.Valu
 
 def _combined(op: Builder, operator: str, x: ir.Value, y: Operand, alpha: int | float) -> ir.Value:
     """x + alpha y or x - alpha y, rounded once."""
-    if not isinstance(y, ir.Value):
+    if not isinstance(y, ir.Value) and not isinstance(alpha, ir.Value):
         return arithmetic(op, operator, x, y * alpha)
     if alpha == 1:
         return arithmetic(op, operator, x, y)
