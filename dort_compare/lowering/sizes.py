@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 
 from dort_compare.lowering.builder import Builder, Dim
 
 
 def plus(op: Builder, a: Dim, b: Dim) -> Dim:
+    """a + b"""
     return a + b if isinstance(a, int) and isinstance(b, int) else op.Add(op.const(a), op.const(b))
 
 
 def minus(op: Builder, a: Dim, b: Dim) -> Dim:
+    """a - b"""
     return a - b if isinstance(a, int) and isinstance(b, int) else op.Sub(op.const(a), op.const(b))
 
 
 def times(op: Builder, a: Dim, b: Dim) -> Dim:
+    """a * b"""
     return a * b if isinstance(a, int) and isinstance(b, int) else op.Mul(op.const(a), op.const(b))
 
 
+def floordiv(op: Builder, a: Dim, b: Dim) -> Dim:
+    """a // b, rounded down, where ONNX truncates: (a - a mod b) / b, with the modulus of b's sign."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    dividend, divisor = op.const(a), op.const(b)
+    return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)), divisor)
+
+
 def smaller(op: Builder, a: Dim, b: Dim) -> Dim:
+    """min(a, b)"""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else op.Min(op.const(a), op.const(b))
 
 
 def larger(op: Builder, a: Dim, b: Dim) -> Dim:
+    """max(a, b)"""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else op.Max(op.const(a), op.const(b))
 
 
 def product(op: Builder, sizes: Iterable[Dim]) -> Dim:
-    return functools.reduce(functools.partial(times, op), sizes, 1)
+    """The product of all of them, 1 of none."""
+    total: Dim = 1
+    for size in sizes:
+        total = times(op, total, size)
+    return total
 
 
 def from_front(op: Builder, index: Dim, size: Dim) -> Dim:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.runtime import binding
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session

@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import floordiv
 
 aten = torch.ops.aten
 Number = int | float | bool
@@ -106,15 +107,26 @@ def arange_start_step(op: Builder, start: Dim | float, end: Dim | float, step: D
 
 
 def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:
-    """start + i step, with i counted in int64: ONNX Runtime's own Range adds up, and so rounds, step by step."""
+    """start + i step, with i counted in int64: ONNX Runtime's own Range adds up, and so rounds, step by step.
+
+    Its GatherToSliceFusion also takes a Gather by a Range for a Slice with the same bounds, which counts negative
+    ones from the end: a Range of ours starts at 0 and steps by 1.
+    """
     length = op.result.shape[0]
     if isinstance(length, int):
         return _counted(op, length, start, step)
-    if not any(map(_is_float, (start, end, step))):
-        return op.cast(op.Range(*(op.const(bound) for bound in (start, end, step))), op.result.dtype)
-    first, last, by = (op.const(bound, torch.float64) for bound in (start, end, step))
-    length = op.cast(op.Ceil(op.Div(op.Sub(last, first), by)), torch.int64)
-    return _counted(op, length, start, step)
+    return _counted(op, _length(op, start, end, step), start, step)
+
+
+def _length(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:
+    """ceil((end - start) / step)"""
+    if any(map(_is_float, (start, end, step))):
+        first, last, by = (op.const(bound, torch.float64) for bound in (start, end, step))
+        return op.cast(op.Ceil(op.Div(op.Sub(last, first), by)), torch.int64)
+    first, last, by = (op.const(bound) for bound in (start, end, step))
+    if step == 1:
+        return op.Sub(last, first)
+    return op.Neg(op.const(floordiv(op, op.Sub(first, last), by)))
 
 
 def _counted(op: Builder, length: Dim, start: Dim | float, step: Dim | float) -> ir.Value:

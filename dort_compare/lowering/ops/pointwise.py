@@ -69,7 +69,7 @@ def mul(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     return arithmetic(op, "Mul", x, y)
 
 
-@lowering(aten.div.Tensor, aten.div.Scalar, prims.div.default)
+@lowering(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, prims.div.default)
 def div(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     """div.Tensor(Tensor self, Tensor other) -> Tensor"""
     return arithmetic(op, "Div", x, y)

@@ -10,12 +10,12 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of
+from dort_compare.lowering import sizes
+from dort_compare.lowering.builder import Builder, Dim
 from dort_compare.lowering.registry import lowering
 from dort_compare.scalars import dtype_of
 
@@ -120,9 +120,8 @@ def truediv(op: Builder, a: Number, b: Number) -> ir.Value:
 
 @lowering(operator.floordiv)
 def floordiv(op: Builder, a: Dim, b: Dim) -> ir.Value:
-    """Python's floor division of integers, where ONNX truncates: (a - a mod b) / b, with the modulus of b's sign."""
-    dividend, divisor = _values(op, torch.int64, a, b)
-    return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)), divisor)
+    """a // b"""
+    return op.const(sizes.floordiv(op, a, b))
 
 
 @lowering(operator.mod)
@@ -140,7 +139,7 @@ def power(op: Builder, a: Number, b: Number) -> ir.Value:
     """a ** b; integers are multiplied, for ONNX Runtime's Pow goes through float64."""
     if dtype_of(op.result) == torch.float64:
         return op.Pow(*_values(op, torch.float64, a, b))
-    return _natural_power(op, *_values(op, torch.int64, a), b)
+    return _natural_power(op, op.const(a), b)
 
 
 def _natural_power(op: Builder, base: ir.Value, exponent: Number) -> ir.Value:
@@ -167,7 +166,9 @@ def lshift(op: Builder, a: Dim, b: Dim) -> ir.Value:
 @lowering(operator.rshift)
 def rshift(op: Builder, a: Dim, b: Dim) -> ir.Value:
     """a >> b, which rounds down"""
-    return floordiv(op, a, _natural_power(op, op.const(2), b))
+    if not isinstance(b, int):
+        raise op.unsupported("a shift by a symbolic number")
+    return op.const(sizes.floordiv(op, a, 1 << b))
 
 
 def _bitwise(logical: str) -> Callable[[Builder, Number, Number], ir.Value]:
@@ -237,11 +238,5 @@ def _function(onnx_operator: str) -> Callable[[Builder, Number], ir.Value]:
     return lowered
 
 
-_FUNCTIONS: dict[Callable[..., Any], str] = {
-    torch._sym_sqrt: "Sqrt",
-    torch._sym_sin: "Sin",
-    torch._sym_cos: "Cos",
-    torch._sym_tanh: "Tanh",
-}
-for _target, _operator in _FUNCTIONS.items():
-    lowering(_target)(_function(_operator))
+for _name in ("sqrt", "sin", "cos", "tanh"):  # of the others, ONNX Runtime has no kernels in float64
+    lowering(getattr(torch, f"_sym_{_name}"))(_function(_name.capitalize()))
