@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
 
 Scalar = int | float | bool | None
@@ -19,7 +20,7 @@ Scalar = int | float | bool | None
 
 @dataclass(frozen=True)
 class GraphInput:
-    """A placeholder. ``dtype`` is None for a symbolic integer, which ONNX sees as a 0-d int64 tensor."""
+    """A placeholder. ``dtype`` is None for a number, which ONNX sees as a 0-d int64, float64 or bool tensor."""
 
     name: str
     dtype: torch.dtype | None
@@ -30,7 +31,7 @@ class GraphOutput:
     """One output of a graph.
 
     ``name`` is the FX node (and ONNX value) that is returned, or None for the constant ``constant``.
-    ``dtype`` is None for a symbolic integer, which lives on the CPU. ``order`` is set where torch promised a dense
+    ``dtype`` is None for a symbolic number, which lives on the CPU. ``order`` is set where torch promised a dense
     layout that is not contiguous: the dimensions from the outermost to the innermost in memory. ``view`` is set for a
     view, which torch makes, and ``base`` for one of a computed value: that value.
     """
@@ -55,7 +56,7 @@ class Signature:
     def of(cls, graph_module: fx.GraphModule) -> Signature:
         """Reads the signature of an AOTAutograd graph.
 
-        Raises UnsupportedGraphError for an input that is neither a tensor nor an integer.
+        Raises UnsupportedGraphError for an input that is neither a tensor nor a number.
         """
         graph = graph_module.graph
         inputs = tuple(_input(node) for node in graph.nodes if node.op == "placeholder")
@@ -76,10 +77,10 @@ def _input(node: fx.Node) -> GraphInput:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         return GraphInput(node.name, value.dtype)
-    if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+    if is_number(value):
         return GraphInput(node.name, None)
     raise UnsupportedGraphError(
-        f"graph input {node.name} is a {type(value).__name__}; only tensors and integers can enter an ONNX graph"
+        f"graph input {node.name} is a {type(value).__name__}; only tensors and numbers can enter an ONNX graph"
     )
 
 

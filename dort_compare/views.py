@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.scalars import is_number
+
 
 @dataclass(frozen=True)
 class View:
@@ -63,9 +65,9 @@ def _is_step(node: fx.Node) -> bool:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node is an input, a view, or arithmetic on sizes."""
+    """Whether a node is an input, a view, or arithmetic on numbers."""
     if node.op == "placeholder" or node.target is operator.getitem:
         return True
-    if isinstance(node.meta.get("val"), (int, torch.SymInt)):
+    if is_number(node.meta.get("val")):
         return node.op == "call_function"
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view

@@ -24,6 +24,7 @@ from dort_compare.dump.files import NewFiles, write_whole
 from dort_compare.dump.model_file import DATA, add_model
 from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
+from dort_compare.scalars import as_tensor
 
 MANIFEST = "manifest.json"
 ENDINGS = ("onnx", f"onnx{DATA}", "txt", "inputs.safetensors")
@@ -75,10 +76,10 @@ class DumpWriter:
             graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
         return name
 
-    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | int]) -> None:
-        """Writes the inputs of a run of a graph; an integer becomes a 0-d int64 tensor."""
+    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
+        """Writes the inputs of a run of a graph; a number becomes a 0-d int64, float64 or bool tensor."""
         file = f"{name}.inputs.safetensors"
-        tensors = {key: torch.as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
+        tensors = {key: as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
         with self._changed() as (manifest, files):
             files.add(file, lambda path: save_file(tensors, path))
             manifest["graphs"][name]["inputs"] = file

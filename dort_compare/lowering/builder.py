@@ -14,6 +14,7 @@ from torch import fx
 
 from dort_compare.errors import LoweringError, UnsupportedGraphError
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
+from dort_compare.scalars import is_number
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
@@ -99,7 +100,9 @@ class Builder(BuilderBase):
     # Constants, casts and sizes.
 
     def const(self, value: Any, dtype: torch.dtype = torch.int64) -> ir.Value:
-        """A constant: a number or a nested list as a tensor of ``dtype``."""
+        """A number or a nested list as a tensor of ``dtype``: a constant, or a cast of a symbolic number."""
+        if isinstance(value, ir.Value):
+            return self.cast(value, dtype)
         return self._constant(torch.tensor(value, dtype=dtype))
 
     def cast(self, value: ir.Value, dtype: torch.dtype) -> ir.Value:
@@ -172,5 +175,10 @@ def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:
 
 
 def fake_of(value: ir.Value) -> torch.Tensor:
-    """The fake tensor that torch traced for the value of an FX node."""
+    """The fake tensor that torch traced for the value of an FX node; for a symbolic number that number."""
     return value.meta["val"]
+
+
+def is_symbolic_number(value: object) -> bool:
+    """Whether ``value`` stands for a Python number that is symbolic in the FX graph, not for a tensor."""
+    return isinstance(value, ir.Value) and is_number(value.meta.get("val"))

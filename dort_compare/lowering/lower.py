@@ -17,6 +17,7 @@ from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
 from dort_compare.provenance import Phase, Provenance
+from dort_compare.scalars import dtype_of, is_number
 from dort_compare.signature import Signature
 
 _IR_VERSION = 10
@@ -147,7 +148,7 @@ class Walk:
 
 
 def foreign_kind(value: Any) -> str | None:
-    """What a traced value is, where no ONNX value of ours can stand for it: "a complex64 tensor", "a SymFloat"."""
+    """What a traced value is, where no ONNX value of ours can stand for it: "a complex64 tensor", "a str"."""
     if isinstance(value, (tuple, list)):
         return next((kind for kind in map(foreign_kind, value) if kind), None)
     if isinstance(value, torch.Tensor):
@@ -156,8 +157,7 @@ def foreign_kind(value: Any) -> str | None:
         return None if _holds(value.dtype) else f"a {str(value.dtype).removeprefix('torch.')} tensor"
     if isinstance(value, torch.SymInt) and value.node.is_nested_int():
         return "a size of a nested tensor"
-    is_size = isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
-    return None if is_size or value is None else f"a {type(value).__name__}"
+    return None if is_number(value) or value is None else f"a {type(value).__name__}"
 
 
 def _holds(dtype: torch.dtype) -> bool:
@@ -172,7 +172,7 @@ def _at(node: fx.Node) -> str:
 
 
 def _dtype(meta: Any) -> ir.DataType:
-    return from_torch_dtype(meta.dtype) if isinstance(meta, torch.Tensor) else ir.DataType.INT64
+    return from_torch_dtype(dtype_of(meta))
 
 
 def _shape(meta: Any) -> ir.Shape:

@@ -44,11 +44,6 @@ def _tensor(value: ort.OrtValue) -> torch.Tensor:
     return tensor.view(torch.bool) if value.element_type() == ir.DataType.BOOL else tensor
 
 
-def as_tensor(argument: torch.Tensor | int) -> torch.Tensor:
-    """A graph argument as a tensor: a size becomes a 0-d int64 one."""
-    return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=torch.int64)
-
-
-def devices_of(arguments: Sequence[torch.Tensor | int]) -> list[torch.device]:
+def devices_of(arguments: Sequence[torch.Tensor | float]) -> list[torch.device]:
     """The devices of the tensors among the arguments of a graph."""
     return [argument.device for argument in arguments if isinstance(argument, torch.Tensor)]

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.runtime import binding
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session
+from dort_compare.scalars import as_tensor
 from dort_compare.signature import GraphOutput, Scalar, Signature
 
-Argument = torch.Tensor | int
+Argument = torch.Tensor | int | float | bool
 Result = torch.Tensor | Scalar
 
 
 class Program:
-    """Takes the arguments of the graph, in order, and returns its outputs: tensors, integers and None as torch would.
+    """Takes the arguments of the graph, in order, and returns its outputs: tensors, numbers and None as torch would.
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for.
     ``providers`` are the (name, options) pairs of the session.
@@ -37,7 +37,7 @@ class Program:
         given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
         values: dict[str, Result] = {**given}
         if self._session is not None:
-            feeds = {name: binding.as_tensor(argument) for name, argument in given.items()}
+            feeds = {name: as_tensor(argument) for name, argument in given.items()}
             results = self._session.run(feeds, self._devices)
             for (name, output), result in zip(self.signature.computed.items(), results, strict=True):
                 values[name] = _as_traced(result, output)
@@ -58,7 +58,7 @@ class Program:
 def _as_traced(value: torch.Tensor, output: GraphOutput) -> Result:
     """A computed value in the memory layout that torch traced, a size as a number."""
     if output.dtype is None:
-        return int(value)
+        return value.item()
     if output.order is None:
         return value
     return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)

@@ -12,11 +12,11 @@ import onnxruntime as ort
 import torch
 
 from dort_compare.errors import ExecutionError
-from dort_compare.runtime.binding import as_tensor
 from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
+from dort_compare.scalars import as_tensor
 
 _AS_IT_IS = SessionSettings(
     session_options={

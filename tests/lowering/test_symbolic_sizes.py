@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from op_calls import CPU
@@ -15,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map
 
 import dort_compare
+from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import lower
 from dort_compare.runtime import Program, newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
@@ -30,17 +34,39 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
     "view of two sizes": lambda x: x.relu().view(x.shape[0], x.shape[1], 2, 2).transpose(1, 2),
     "expand": lambda x: x[:, :1].expand(-1, x.shape[1], -1) + x.new_ones(x.shape[1], 1).expand(x.shape[1], 4),
     "slice": lambda x: (x[1:, : x.shape[1] // 2], x[:, -2:], x[:-1], x[::2], x[:, 1 : x.shape[1] - 1 : 3]),
+    "slice by a size": lambda x: (x[:, :: x.shape[0] - 3], x[:, x.shape[0] - 3 : -1], x[:, -x.shape[0] :]),
     "cat": lambda x: torch.cat([x, x[:, :2], x.new_zeros(x.shape[0], x.shape[1] - 1, 4)], 1),
     "arange": lambda x: (
         torch.arange(x.shape[1]) * torch.arange(3, x.shape[0] + 5)[:, None][:1],
         torch.arange(0, x.shape[1], 2, dtype=torch.float32),
         torch.arange(x.shape[1], 0, -1),
+        torch.arange(0, 20, x.shape[0]),
+        torch.arange(x.shape[0] / 3, x.shape[1], 0.5),
+    ),
+    "index by a range": lambda x: (
+        x.index_select(1, torch.arange(x.shape[1] - 1, -1, -1)),
+        x[:, torch.arange(-x.shape[1], -1, 2)],
+        x[:, torch.arange(x.shape[0] - 3, x.shape[0])],
+    ),
+    "variance": lambda x: (
+        x.var(1),
+        x.var((0, 1)),
+        x.var(0, correction=0),
+        torch.var_mean(x[:1], (0, 1), correction=2),
     ),
     "sum": lambda x: (x.sum((0, 1)), x.mean(1, keepdim=True), x.cumsum(1), x.amax(0)),
     "index": lambda x: (x[torch.arange(x.shape[0]), -1], x[:, torch.arange(x.shape[1] - 1)], x[-1]),
-    "split": lambda x: x.split([2, x.shape[1] - 2], 1),
+    "split": lambda x: (*x.split([2, x.shape[1] - 2], 1), *x.split(x.shape[1] - 3, 1), *x.chunk(2, 1)),
     "mask": lambda x: x.new_ones(x.shape[1], x.shape[1], dtype=torch.bool).tril().masked_fill(x[0, :, :1] > 0, False),
     "select and stack": lambda x: torch.stack([x.select(1, 0), x.select(1, -1)]).softmax(-1),
+    "band": lambda x: (x @ x.transpose(1, 2)).tril(x.shape[0] - 6).triu(1 - x.shape[0] // 2),
+    "numbers as operands": lambda x: (
+        x * x.shape[1] / x.shape[0] + 1 / math.sqrt(x.shape[1]) - x.numel(),
+        x > 1 / x.shape[1],
+        torch.add(x, x, alpha=x.shape[0] / 7),
+        x.new_full((x.shape[0],), x.shape[1] / 3) + torch.arange(x.shape[0]) * x.shape[1],
+        (x.half() * (1 / x.shape[1])).float(),
+    ),
     "full": lambda x: torch.full((x.shape[1], x.shape[0] // 2), x.shape[1]) + torch.zeros_like(x)[0, :, :1],
     "matmul": lambda x: x @ x.transpose(1, 2),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*3 * [x[:, None]], is_causal=True),
@@ -73,6 +99,17 @@ def test_views_of_the_input_with_symbolic_bounds_are_returned() -> None:
 GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "slice": lambda x: x[:, 1:] * 2,
     "slice to the middle": lambda x: x[:, : x.shape[1] // 2] * 2,
+    "slice from the middle": lambda x: x[:, x.shape[1] // 2 :] * 2,
+    "slice from the end": lambda x: x[:, -3:-1] * 2,
+    "slice from beyond the start": lambda x: x[:, -40:] * 2,
+    "slice with a step": lambda x: x[:, 1::3] * 2 + x[:, 1 : x.shape[1] - 1 : 3].sum(),
+    "slice by a size": lambda x: x[:, :: x.shape[1] - 4] * 2,
+    "slice of nothing": lambda x: x[:, 50:].sum(1) + x[:, :0].sum(1) + x[:, 50::7].sum(1),
+    "select": lambda x: x[:, -1] * x.select(1, x.shape[1] - 2) + x[:, 0],
+    "chunk": lambda x: torch.cat(x.chunk(2, 1)[::-1], 1) * x,
+    "view": lambda x: (x * 2).view(x.shape[0] * x.shape[1], 2, 2).tanh(),
+    "variance": lambda x: x.var(1),
+    "sizes as operands": lambda x: x * x.shape[1] / math.sqrt(x.shape[0]),
     "expand": lambda x: x[:, :1].expand(-1, x.shape[1], -1) * x,
     "softmax": lambda x: x.sum(-1).softmax(1),
     "matmul": lambda x: (x @ x.transpose(1, 2)).sum(-1),
@@ -93,39 +130,101 @@ def test_gradients_serve_every_size(name: str) -> None:
     assert len(backend.graphs) == 2
 
 
-def size_program(function: Callable[..., Any], *constants: Any) -> Program:
-    """A program of one builtin on a symbolic size and constants."""
-    graph = fx.Graph()
-    n = graph.placeholder("n")
-    env = ShapeEnv()
-    n.meta["val"] = env.create_unbacked_symint()
-    constants = tuple(n if constant == "n" else constant for constant in constants)
-    node = graph.call_function(function, constants)
-    node.meta["val"] = function(*(n.meta["val"] if c is n else c for c in constants))
+NUMBERS: dict[str, tuple[Any, ...]] = {
+    "n": (-7, -6, -1, 1, 2, 3, 8, 30),
+    "m": (2, -3, 5, 1, 7, 3, -8, 4),
+    "x": (0.5, -1.5, 2.5, 1e9, 3.0, -0.75, 1 / 3, 2.0**40 + 0.5),
+    "y": (2.0, 0.25, 3.0, 7.5, 1e-3, 0.75, 3.0, 1.0),
+    "b": (False, False, True, True, False, True, True, False),
+    "c": (False, True, False, True, True, True, False, False),
+}
+ARITHMETIC = (operator.add, operator.sub, operator.mul, torch.sym_max, torch.sym_min)
+COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+OPERATIONS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    *itertools.product(ARITHMETIC, [("n", 3), (3, "n"), ("n", "m"), ("n", "x"), ("x", "y"), ("x", 2), (0.5, "n")]),
+    *itertools.product(COMPARISONS, [("n", "m"), ("n", 3), ("n", "x"), ("x", "y"), ("x", 3)]),
+    *itertools.product((operator.neg, operator.abs, operator.pos), [("n",), ("x",)]),
+    *itertools.product((operator.floordiv, operator.mod), [("n", 3), ("n", -3), (7, "n"), ("n", "m")]),
+    (operator.mod, ("x", "y")),
+    (operator.mod, ("y", -0.3)),
+    *itertools.product((operator.truediv,), [("n", "m"), ("n", 3), (1, "n"), ("x", "y"), ("x", 3)]),
+    *itertools.product((operator.pow,), [("n", 0), ("n", 1), ("n", 5), ("n", 12), ("y", 0.5), ("y", "y"), ("x", 2.0)]),
+    (operator.lshift, ("n", 3)),
+    (operator.rshift, ("n", 2)),
+    *itertools.product((operator.and_, operator.or_), [("n", "m"), ("n", 12), ("b", "c")]),
+    (operator.xor, ("n", "m")),
+    (operator.eq, ("b", "c")),
+    (torch.sym_not, ("b",)),
+    (torch.sym_float, ("n",)),
+    (torch.sym_float, ("x",)),
+    (torch.sym_sum, (["n", "m", "n", 4],)),
+    (torch.sym_ite, ("b", "n", "m")),
+    (torch.sym_ite, ("b", "x", "y")),
+    *itertools.product((math.floor, math.ceil, math.trunc, round), [("x",), ("y",)]),
+    (torch._sym_sqrt, ("y",)),
+    (torch._sym_sin, ("y",)),
+    (torch._sym_cos, ("y",)),
+    (torch._sym_tanh, ("y",)),
+]
+
+
+def program_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Program:
+    """A program of one function of symbolic numbers, which ``arguments`` name by the keys of NUMBERS, and constants."""
+    graph, env = fx.Graph(), ShapeEnv()
+    nodes: dict[str, fx.Node] = {}
+    for name, values in NUMBERS.items():
+        nodes[name] = graph.placeholder(name)
+        nodes[name].meta["val"] = getattr(env, f"create_unbacked_sym{type(values[0]).__name__}")()
+    node = graph.call_function(function, tree_map(lambda a: nodes.get(a, a), arguments))
+    node.meta["val"] = function(*tree_map(lambda a: nodes[a].meta["val"] if a in nodes else a, arguments))
     graph.output((node,))
-    lowered = lower(fx.GraphModule({}, graph), "inference", newest_opset())
+    lowered = lower(fx.GraphModule({}, graph), "inference", OLDEST_OPSET)
+    onnx.checker.check_model(lowered.to_proto(), full_check=True)
     return Program(lowered.model, lowered.signature, CPU)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (operator.add, ("n", 3)),
-        (operator.sub, (3, "n")),
-        (operator.mul, ("n", -2)),
-        (operator.neg, ("n",)),
-        (operator.floordiv, ("n", 3)),
-        (operator.floordiv, ("n", -3)),
-        (operator.floordiv, (7, "n")),
-        (operator.mod, ("n", 3)),
-        (operator.mod, ("n", -3)),
-    ],
-    ids=str,
-)
-def test_sizes_follow_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    program = size_program(function, *arguments)
-    for n in (-7, -6, -1, 1, 2, 3, 8, 2**40 + 1):
-        assert program(n) == [function(*(n if argument == "n" else argument for argument in arguments))]
+@pytest.mark.parametrize(("function", "arguments"), OPERATIONS, ids=str)
+def test_numbers_follow_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    program = program_of(function, arguments)
+    for values in zip(*NUMBERS.values(), strict=True):
+        given = dict(zip(NUMBERS, values, strict=True))
+        expected = function(*tree_map(lambda a, given=given: given.get(a, a), arguments))
+        (got,) = program(*values)
+        assert type(got) is type(expected)
+        assert got == pytest.approx(expected, rel=1e-15, abs=0)
+
+
+def test_powers_of_a_symbolic_exponent_are_exact() -> None:
+    graph, env = fx.Graph(), ShapeEnv()
+    nodes = [graph.placeholder("n"), graph.placeholder("m")]
+    for node in nodes:
+        node.meta["val"] = env.create_unbacked_symint()
+        torch._check(node.meta["val"] >= 0)
+    results = [graph.call_function(f, tuple(nodes)) for f in (operator.pow, operator.lshift)]
+    for node in results:
+        node.meta["val"] = node.target(*(operand.meta["val"] for operand in nodes))
+    graph.output(tuple(results))
+    lowered = lower(fx.GraphModule({}, graph), "inference", OLDEST_OPSET)
+    program = Program(lowered.model, lowered.signature, CPU)
+    for n, m in ((3, 39), (7, 22), (1, 62), (0, 0), (5, 1), (10, 18)):
+        assert program(n, m) == [n**m, n << m]
+
+
+def test_numbers_read_from_tensors_are_exact() -> None:
+    for value in (torch.tensor(0.1), torch.tensor([2**60 + 1]), torch.tensor([[True]]), torch.tensor(0.1).half()):
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        x.meta["val"] = torch._subclasses.fake_tensor.FakeTensorMode().from_tensor(value)
+        number = graph.call_function(torch.ops.aten._local_scalar_dense.default, (x,))
+        number.meta["val"] = value.item()
+        graph.output((number,))
+        lowered = lower(fx.GraphModule({}, graph), "inference", OLDEST_OPSET)
+        assert Program(lowered.model, lowered.signature, CPU)(value) == [value.item()]
+
+
+def test_decimal_rounding_is_refused() -> None:
+    with pytest.raises(UnsupportedGraphError, match="rounding to decimal digits"):
+        program_of(round, ("x", 1))
 
 
 def test_sym_size_reads_symbolic_and_fixed_sizes() -> None:

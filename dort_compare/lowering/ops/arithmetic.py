@@ -40,7 +40,7 @@ def rsub(op: Builder, x: ir.Value, y: Operand, alpha: Number = 1) -> ir.Value:
 
 def _combined(op: Builder, operator: str, x: Operand, y: Operand, alpha: Number) -> ir.Value:
     """x + alpha y or x - alpha y, rounded once."""
-    if not isinstance(y, ir.Value):
+    if not isinstance(y, ir.Value) and not isinstance(alpha, ir.Value):
         return arithmetic(op, operator, x, y * alpha)
     if alpha == 1:
         return arithmetic(op, operator, x, y)
@@ -56,7 +56,7 @@ def mul(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     return arithmetic(op, "Mul", x, y)
 
 
-@lowering(aten.div.Tensor, aten.div.Scalar, prims.div.default)
+@lowering(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, prims.div.default)
 def div(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
     """div.Tensor(Tensor self, Tensor other) -> Tensor
 

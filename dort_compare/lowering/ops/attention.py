@@ -89,14 +89,14 @@ class Attention:
         dropout_p: float,
         is_causal: bool,
         bias: ir.Value | None,
-        scale: float | None,
+        scale: float | ir.Value | None,
     ) -> None:
         if dropout_p:
             raise op.unsupported(f"dropout_p={dropout_p} inside attention; set it to 0")
         self.op = op
         self.kernel = kernel
         self.dtype = opmath(fake_of(query).dtype)
-        self.scale = 1 / math.sqrt(int(shape_of(query)[-1])) if scale is None else scale
+        self.scale = self._root_of_width(query) if scale is None else scale
         self.is_causal = is_causal
         self.query, self.key, self.value, self.bias = (raise_half(op, x) for x in (query, key, value, bias))
         self.keys, self.values = self._repeated(self.key), self._repeated(self.value)
@@ -161,7 +161,14 @@ class Attention:
             return column
         return op.Where(op.Equal(column, self._number(-math.inf)), self._number(0), column)
 
-    def _number(self, number: float) -> ir.Value:
+    def _root_of_width(self, query: ir.Value) -> float | ir.Value:
+        """1 / sqrt(E)"""
+        op, width = self.op, self.op.size(query, 3)
+        if isinstance(width, int):
+            return 1 / math.sqrt(width)
+        return op.Reciprocal(op.Sqrt(op.cast(width, torch.float64)))
+
+    def _number(self, number: float | ir.Value) -> ir.Value:
         return self.op.const(number, self.dtype)
 
     def _transposed(self, x: ir.Value) -> ir.Value:
@@ -169,6 +176,8 @@ class Attention:
 
     def _groups(self, x: ir.Value) -> int:
         heads, own_heads = shape_of(self.query)[1], shape_of(x)[1]
+        if str(heads) == str(own_heads):
+            return 1
         if not isinstance(heads, int) or not isinstance(own_heads, int):
             raise self.op.unsupported("a symbolic number of heads")
         return heads // own_heads

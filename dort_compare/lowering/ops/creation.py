@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import floordiv
 
 aten = torch.ops.aten
 Number = int | float | bool
@@ -18,13 +19,13 @@ Fill = Number | ir.Value
 
 def _filled(op: Builder, size: Sequence[Dim], number: Fill) -> ir.Value:
     sizes = [n if isinstance(n, int) else dim for n, dim in zip(op.result.shape, size, strict=True)]
-    return op.Expand(_number(op, number, op.result.dtype), op.dims(sizes))
+    return op.Expand(op.const(number, op.result.dtype), op.dims(sizes))
 
 
 def _filled_like(op: Builder, x: ir.Value, number: Fill) -> ir.Value:
     sizes: Sequence[Any] = op.result.shape
     shape = op.dims(list(sizes)) if all(isinstance(n, int) for n in sizes) else op.Shape(x)
-    return op.Expand(_number(op, number, op.result.dtype), shape)
+    return op.Expand(op.const(number, op.result.dtype), shape)
 
 
 @lowering(aten.full.default)
@@ -84,7 +85,7 @@ def full_like(op: Builder, x: ir.Value, fill_value: Fill, **_: Any) -> ir.Value:
 @lowering(aten.scalar_tensor.default)
 def scalar_tensor(op: Builder, number: Fill, **_: Any) -> ir.Value:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
-    return _number(op, number, op.result.dtype)
+    return op.const(number, op.result.dtype)
 
 
 @lowering(aten.arange.default)
@@ -106,18 +107,34 @@ def arange_start_step(op: Builder, start: Dim | float, end: Dim | float, step: D
 
 
 def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:
-    """start + i step, with i counted in int64: ONNX Runtime's own Range adds up, and so rounds, step by step."""
+    """start + i step, with i counted in int64: ONNX Runtime's own Range adds up, and so rounds, step by step.
+
+    Its GatherToSliceFusion also takes a Gather by a Range for a Slice with the same bounds, which counts negative
+    ones from the end: a Range of ours starts at 0 and steps by 1.
+    """
     length = op.result.shape[0]
     if isinstance(length, int):
-        count = op.Range(op.const(0), op.const(length), op.const(1))
-        wide = torch.float64 if op.result.dtype.is_floating_point else torch.int64
-        scaled = op.Mul(op.cast(count, wide), _number(op, step, wide))
-        return op.cast(op.Add(scaled, _number(op, start, wide)), op.result.dtype)
-    if any(isinstance(bound, float) for bound in (start, end, step)):
-        raise op.unsupported("a range of symbolic length with floating bounds")
-    bounds = [_number(op, bound, torch.int64) for bound in (start, end, step)]
-    return op.cast(op.Range(*bounds), op.result.dtype)
+        return _counted(op, length, start, step)
+    return _counted(op, _length(op, start, end, step), start, step)
 
 
-def _number(op: Builder, number: Dim | float, dtype: torch.dtype) -> ir.Value:
-    return op.cast(number, dtype) if isinstance(number, ir.Value) else op.const(number, dtype)
+def _length(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:
+    """ceil((end - start) / step)"""
+    if any(map(_is_float, (start, end, step))):
+        first, last, by = (op.const(bound, torch.float64) for bound in (start, end, step))
+        return op.cast(op.Ceil(op.Div(op.Sub(last, first), by)), torch.int64)
+    first, last, by = (op.const(bound) for bound in (start, end, step))
+    if step == 1:
+        return op.Sub(last, first)
+    return op.Neg(op.const(floordiv(op, op.Sub(first, last), by)))
+
+
+def _counted(op: Builder, length: Dim, start: Dim | float, step: Dim | float) -> ir.Value:
+    count = op.Range(op.const(0), op.const(length), op.const(1))
+    wide = torch.float64 if op.result.dtype.is_floating_point else torch.int64
+    scaled = op.Mul(op.cast(count, wide), op.const(step, wide))
+    return op.cast(op.Add(scaled, op.const(start, wide)), op.result.dtype)
+
+
+def _is_float(number: Dim | float) -> bool:
+    return isinstance(number, float) or (isinstance(number, ir.Value) and number.dtype == ir.DataType.DOUBLE)

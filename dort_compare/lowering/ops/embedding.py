@@ -37,12 +37,10 @@ def embedding_dense_backward(
     """
     if fake_of(indices).dtype not in (torch.int32, torch.int64):
         raise op.unsupported("indices that are neither int32 nor int64")
-    width = shape_of(grad)[-1]
-    if not isinstance(width, int):
-        raise op.unsupported("a table of symbolic width")
+    width = op.size(grad, -1)
     dtype = opmath(op.result.dtype)
     table = op.Expand(op.const(0, dtype), op.dims([num_weights, width]))
-    if width == 0:
+    if 0 in shape_of(grad)[-1:]:
         return table
     flat = op.Reshape(indices, [-1])
     rows = op.Reshape(grad, op.dims([-1, width]))

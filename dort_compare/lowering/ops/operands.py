@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder, fake_of, is_symbolic_number
 from dort_compare.lowering.precision import NARROW, is_exact, opmath
 
 Number = int | float | bool
@@ -83,8 +83,9 @@ def _entered(op: Builder, x: Any, dtype: torch.dtype, wide: torch.dtype, exact: 
 def compute_dtype(op: Builder, operands: Iterable[Operand]) -> torch.dtype:
     """The dtype in which torch computes: float32 where a half-precision result meets a number that half cannot hold."""
     dtype = op.result.dtype
-    numbers = [x for x in operands if not isinstance(x, ir.Value)]
-    return dtype if all(is_exact(number, dtype) for number in numbers) else opmath(dtype)
+    numbers = [x for x in operands if not isinstance(x, ir.Value) or is_symbolic_number(x)]
+    is_held = all(not isinstance(number, ir.Value) and is_exact(number, dtype) for number in numbers)
+    return dtype if is_held else opmath(dtype)
 
 
 def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:

@@ -12,6 +12,7 @@ import torch
 from dort_compare.lowering.builder import Builder, shape_of
 from dort_compare.lowering.precision import in_float32, in_int64, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -88,13 +89,14 @@ def var(op: Builder, x: ir.Value, dims: Dims, correction: float = 1, **_: Any) -
     The squares of what departs from the mean, summed and divided by their number less the correction.
     """
     shape = shape_of(x)
-    sizes = [shape[d] for d in _dims(dims, len(shape))]
-    known = [size for size in sizes if isinstance(size, int) and size]
-    if len(known) < len(sizes):
-        raise op.unsupported("a variance along no elements or a symbolic size")
+    if any(shape[d] == 0 for d in _dims(dims, len(shape))):
+        raise op.unsupported("a variance along no elements")
     departure = op.Sub(x, _reduce(op, "ReduceMean", x, dims, True, len(shape)))
     squares = _reduce(op, "ReduceSum", op.Mul(departure, departure), dims, False, len(shape))
-    return op.Div(squares, max(math.prod(known) - correction, 0))
+    count = product(op, (op.size(x, d) for d in _dims(dims, len(shape))))
+    if isinstance(count, int):
+        return op.Div(squares, max(count - correction, 0))
+    return op.Div(squares, op.Max(op.Sub(op.const(count, opmath(op.result.dtype)), correction), 0))
 
 
 @lowering(aten.amax.default)

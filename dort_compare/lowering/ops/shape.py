@@ -10,6 +10,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import from_front, larger, minus, plus, smaller, times
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -29,7 +30,7 @@ def reshape_to(op: Builder, x: ir.Value, traced: Sequence[int | torch.SymInt], s
         return op.Reshape(x, op.dims(known), allowzero=int(0 in known))
     if known.count(-1) == 1 and 0 not in known:
         return op.Reshape(x, op.dims(known))
-    return op.Reshape(x, op.dims(size))
+    return op.Reshape(x, op.dims(size), allowzero=1)
 
 
 @lowering(aten.unsqueeze.default)
@@ -104,23 +105,22 @@ def cat(op: Builder, tensors: Sequence[ir.Value], dim: int = 0) -> ir.Value:
 
 @lowering(aten.slice.Tensor)
 def slice_(
-    op: Builder, x: ir.Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+    op: Builder, x: ir.Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim = 1
 ) -> ir.Value:
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     first, last = 0 if start is None else start, _END if end is None else end
-    return op.Slice(x, op.dims([first]), op.dims([last]), [dim], [step])
+    return op.Slice(x, op.dims([first]), op.dims([last]), [dim], op.dims([step]))
 
 
 @lowering(aten.select.int)
 def select(op: Builder, x: ir.Value, dim: int, index: Dim) -> ir.Value:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
-    position = op.const(index) if isinstance(index, int) else index
-    return op.Gather(x, position, axis=dim)
+    return op.Gather(x, op.const(index), axis=dim)
 
 
 @lowering(aten.slice_backward.default)
 def slice_backward(
-    op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, start: Dim, end: Dim, step: int
+    op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, start: Dim, end: Dim, step: Dim
 ) -> ir.Value:
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, ...) -> Tensor
 
@@ -129,26 +129,22 @@ def slice_backward(
     rank = len(input_sizes)
     dim %= rank
     size, length = input_sizes[dim], op.size(grad, dim)
-    if not (isinstance(start, int) and isinstance(size, int) and isinstance(length, int)):
-        if step != 1 or not isinstance(start, int) or start < 0:
-            raise op.unsupported("a slice with a step or a negative start of a symbolic size")
-        return _pad(op, grad, rank, dim, start, op.Sub(_value(op, size), _value(op, _plus(op, length, start))))
-    before = slice(start, end if isinstance(end, int) else None, step).indices(size)[0]
-    if length == 0:
+    if isinstance(length, int) and length == 0:
         return op.Expand(op.const(0, op.result.dtype), op.dims(input_sizes))
-    if step != 1:
-        grad = _spread(op, grad, dim, length, step)
-        length = (length - 1) * step + 1
-    return _pad(op, grad, rank, dim, before, size - before - length)
+    before = larger(op, 0, smaller(op, from_front(op, start, size), size))
+    room = minus(op, size, before)
+    if not isinstance(step, int) or step != 1:
+        grad = _spread(op, grad, dim, length, step, room)
+        length = smaller(op, times(op, length, step), room)
+    return _pad(op, grad, rank, dim, before, minus(op, room, length))
 
 
-def _spread(op: Builder, grad: ir.Value, dim: int, length: int, step: int) -> ir.Value:
-    """Puts ``step - 1`` zeros after every element along ``dim`` but the last."""
+def _spread(op: Builder, grad: ir.Value, dim: int, length: Dim, step: Dim, room: Dim) -> ir.Value:
+    """Puts ``step - 1`` zeros after every element along ``dim``, as far as there is room."""
     rank = len(shape_of(grad)) + 1
-    padded = _pad(op, op.Unsqueeze(grad, [dim + 1]), rank, dim + 1, 0, step - 1)
-    shape = [n if i != dim else length * step for i, n in enumerate(shape_of(grad))]
-    spread = op.Reshape(padded, op.dims([n if isinstance(n, int) else -1 for n in shape]))
-    return op.Slice(spread, [0], [(length - 1) * step + 1], [dim])
+    padded = _pad(op, op.Unsqueeze(grad, [dim + 1]), rank, dim + 1, 0, minus(op, step, 1))
+    shape = [times(op, length, step) if i == dim else op.size(grad, i) for i in range(rank - 1)]
+    return op.Slice(op.Reshape(padded, op.dims(shape), allowzero=1), [0], op.dims([room]), [dim])
 
 
 def _pad(op: Builder, x: ir.Value, rank: int, dim: int, before: Dim, after: Dim) -> ir.Value:
@@ -161,29 +157,21 @@ def _pad(op: Builder, x: ir.Value, rank: int, dim: int, before: Dim, after: Dim)
     return op.Pad(x, op.dims(pads), op.const(0, op.result.dtype))
 
 
-def _value(op: Builder, size: Dim) -> ir.Value:
-    return op.const(size) if isinstance(size, int) else size
-
-
-def _plus(op: Builder, a: Dim, b: Dim) -> Dim:
-    return a + b if isinstance(a, int) and isinstance(b, int) else op.Add(_value(op, a), _value(op, b))
-
-
 @lowering(aten.select_backward.default)
-def select_backward(op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, index: int) -> ir.Value:
+def select_backward(op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, index: Dim) -> ir.Value:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
     rank = len(input_sizes)
     dim %= rank
     size = input_sizes[dim]
-    if not isinstance(size, int):
-        raise op.unsupported("the gradient of an element of a symbolic size")
-    return _pad(op, op.Unsqueeze(grad, [dim]), rank, dim, index % size, size - index % size - 1)
+    before = from_front(op, index, size)
+    return _pad(op, op.Unsqueeze(grad, [dim]), rank, dim, before, minus(op, size, plus(op, before, 1)))
 
 
 @lowering(aten.split.Tensor)
 def split(op: Builder, x: ir.Value, split_size: Dim, dim: int = 0) -> tuple[ir.Value, ...]:
     """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
-    return _split(op, x, [part.shape[dim] for part in op.result], dim)
+    equal: list[Dim] = [split_size] * (len(op.result) - 1)
+    return _split(op, x, [*equal, minus(op, op.size(x, dim), times(op, split_size, len(equal)))], dim)
 
 
 @lowering(aten.split_with_sizes.default)
@@ -192,22 +180,19 @@ def split_with_sizes(op: Builder, x: ir.Value, split_sizes: Sequence[Dim], dim: 
     return _split(op, x, split_sizes, dim)
 
 
-def _split(op: Builder, x: ir.Value, sizes: Sequence[Dim | torch.SymInt], dim: int) -> tuple[ir.Value, ...]:
-    known = [size for size in sizes if isinstance(size, int | ir.Value)]
-    if len(known) < len(sizes):
-        raise op.unsupported("a split of a symbolic size into equal parts")
-    return (x,) if len(known) == 1 else tuple(op.Split(x, op.dims(known), axis=dim, _outputs=len(known)))
+def _split(op: Builder, x: ir.Value, sizes: Sequence[Dim], dim: int) -> tuple[ir.Value, ...]:
+    return (x,) if len(sizes) == 1 else tuple(op.Split(x, op.dims(sizes), axis=dim, _outputs=len(sizes)))
 
 
 @lowering(aten.tril.default)
 @in_int64
-def tril(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
+def tril(op: Builder, x: ir.Value, diagonal: Dim = 0) -> ir.Value:
     """tril(Tensor self, SymInt diagonal=0) -> Tensor"""
     return op.Trilu(x, op.const(diagonal), upper=0)
 
 
 @lowering(aten.triu.default)
 @in_int64
-def triu(op: Builder, x: ir.Value, diagonal: int = 0) -> ir.Value:
+def triu(op: Builder, x: ir.Value, diagonal: Dim = 0) -> ir.Value:
     """triu(Tensor self, SymInt diagonal=0) -> Tensor"""
     return op.Trilu(x, op.const(diagonal), upper=1)

@@ -79,6 +79,7 @@ SUMS = (
     Row(aten.mul.Scalar, (), numbers, units=ROUNDING),
     Row(prims.mul.default, (), alike, units=ROUNDING),
     Row(aten.div.Tensor, ("div.no_rounding_mode",), binary, units=ROUNDING),
+    Row(aten.true_divide.Tensor, (), binary, units=ROUNDING),
     Row(prims.div.default, (), lambda d: [case(new(d, 2, 3), new(d, 2, 3))], FLOATS, ROUNDING),
     Row(aten.div.Scalar, (), numbers, units=ROUNDING),
     Row(aten.addcmul.default, ("addcmul",), products, NUMBERS, ROUNDING),

@@ -1,0 +1,27 @@
+"""Python numbers in graphs, symbolic or not, and the 0-d tensors that stand for them in ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.types import py_sym_types
+
+
+def is_number(value: object) -> bool:
+    """Whether a traced value is a number, symbolic or not, and no tensor."""
+    return isinstance(value, (bool, int, float, *py_sym_types))
+
+
+def dtype_of(value: Any) -> torch.dtype:
+    """The dtype of a traced tensor, or of the 0-d tensor that holds a traced number exactly."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype
+    if isinstance(value, (bool, torch.SymBool)):
+        return torch.bool
+    return torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
+
+
+def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
+    """An argument of a graph as a tensor: a number becomes a 0-d one."""
+    return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=dtype_of(argument))
