@@ -12,6 +12,7 @@ from dort_compare.lowering.builder import Builder, Dim
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 Number = int | float | bool
 Fill = Number | ir.Value
 
@@ -81,7 +82,7 @@ def full_like(op: Builder, x: ir.Value, fill_value: Fill, **_: Any) -> ir.Value:
     return _filled_like(op, x, fill_value)
 
 
-@lowering(aten.scalar_tensor.default)
+@lowering(aten.scalar_tensor.default, prims.scalar_tensor.default)
 def scalar_tensor(op: Builder, number: Fill, **_: Any) -> ir.Value:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _number(op, number, op.result.dtype)
@@ -103,6 +104,14 @@ def arange_start(op: Builder, start: Dim | float, end: Dim | float, **_: Any) ->
 def arange_start_step(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float = 1, **_: Any) -> ir.Value:
     """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _arange(op, start, end, step)
+
+
+@lowering(prims.iota.default)
+def iota(op: Builder, length: Dim, *, start: Dim, step: Dim, **_: Any) -> ir.Value:
+    """iota(SymInt length, *, SymInt start, SymInt step, ScalarType dtype, ...) -> Tensor"""
+    count = op.Range(op.const(0), _number(op, length, torch.int64), op.const(1))
+    scaled = op.Mul(count, _number(op, step, torch.int64))
+    return op.cast(op.Add(scaled, _number(op, start, torch.int64)), op.result.dtype)
 
 
 def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:

@@ -128,7 +128,7 @@ def _strides(op: Builder, sizes: Sequence[Dim]) -> list[Dim]:
     for size in reversed(sizes[1:]):
         last = strides[0]
         both_known = isinstance(size, int) and isinstance(last, int)
-        strides.insert(0, size * last if both_known else op.Mul(_value(op, size), _value(op, last)))  # type: ignore[operator]
+        strides.insert(0, size * last if both_known else op.Mul(_value(op, size), _value(op, last)))
     return strides
 
 
