@@ -86,7 +86,11 @@ class Builder(BuilderBase):
         if not self.wanted(position):
             return None
         fake = self.result[position]
-        value = self.Identity(self._constant(torch.zeros(tuple(fake.shape), dtype=fake.dtype)))
+        zeros = self._constant(torch.zeros(tuple(fake.shape), dtype=fake.dtype))
+        return self.mark_opaque(self.Identity(zeros), reason)
+
+    def mark_opaque(self, value: ir.Value, reason: str) -> ir.Value:
+        """``value``, of the current FX node's own making, marked with why it is not to be compared."""
         value.metadata_props[OPAQUE] = reason
         return value
 

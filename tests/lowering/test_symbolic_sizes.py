@@ -69,6 +69,17 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
     ),
     "full": lambda x: torch.full((x.shape[1], x.shape[0] // 2), x.shape[1]) + torch.zeros_like(x)[0, :, :1],
     "matmul": lambda x: x @ x.transpose(1, 2),
+    "extremes": lambda x: (*x.max(1), x.argmin(0), *x.topk(2, 1), *x.sort(0), x.median(1)[0], x.std(1)),
+    "roll and flip": lambda x: (x.roll(2, 1), x.flip(1), x.roll(-3), x.repeat(1, 2, 1)),
+    "gather": lambda x: (x.gather(1, x.argmax(1, keepdim=True)), x.index_select(1, torch.arange(x.shape[1] - 1))),
+    "index_put": lambda x: (
+        x.index_put((torch.arange(x.shape[0]), torch.tensor([1])), x.new_zeros(4)),
+        torch.ops.aten.index_put(x, [None, torch.tensor([1, 1])], x.new_ones(4), True),
+        torch.ops.aten.index_put(x, [torch.tensor([1, 1]), None, torch.tensor([2, 2])], x.new_ones(()), True),
+    ),
+    "slices replaced": lambda x: (x.select_scatter(x[0], 0, -1), x.slice_scatter(x[:, 2:] * 2, 1, 2)),
+    "index_add": lambda x: x.index_add(1, torch.arange(x.shape[1]), x).index_copy(0, torch.tensor([1]), x[:1]),
+    "unfold": lambda x: x.relu().unfold(1, 3, 2),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*3 * [x[:, None]], is_causal=True),
 }
 
@@ -113,6 +124,9 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "expand": lambda x: x[:, :1].expand(-1, x.shape[1], -1) * x,
     "softmax": lambda x: x.sum(-1).softmax(1),
     "matmul": lambda x: (x @ x.transpose(1, 2)).sum(-1),
+    "max": lambda x: x.max(1)[0] * 2,
+    "sort": lambda x: x.sort(1)[0] * 2,
+    "index": lambda x: x[:, torch.tensor([0, 1, 1])] * 2,
 }
 
 

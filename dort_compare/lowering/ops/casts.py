@@ -51,7 +51,9 @@ def fill(op: Builder, x: ir.Value, value: Operand) -> ir.Value:
 
 
 def _spread(op: Builder, source: Operand, x: ir.Value) -> ir.Value:
-    """The source in the dtype and the shape of x."""
+    """The source in the dtype and the shape of x; never by an Expand to nothing, a no-op to ORT's optimizer."""
+    if 0 in op.result.shape:
+        return x
     (value,) = promoted(op, (source,), op.result.dtype)
     if isinstance(source, ir.Value) and same_shape(fake_of(source), op.result):
         return value

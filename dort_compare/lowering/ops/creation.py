@@ -13,6 +13,7 @@ from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 Number = int | float | bool
 Fill = Number | ir.Value
 
@@ -82,7 +83,7 @@ def full_like(op: Builder, x: ir.Value, fill_value: Fill, **_: Any) -> ir.Value:
     return _filled_like(op, x, fill_value)
 
 
-@lowering(aten.scalar_tensor.default)
+@lowering(aten.scalar_tensor.default, prims.scalar_tensor.default)
 def scalar_tensor(op: Builder, number: Fill, **_: Any) -> ir.Value:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
     return op.const(number, op.result.dtype)
@@ -104,6 +105,12 @@ def arange_start(op: Builder, start: Dim | float, end: Dim | float, **_: Any) ->
 def arange_start_step(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float = 1, **_: Any) -> ir.Value:
     """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _arange(op, start, end, step)
+
+
+@lowering(prims.iota.default)
+def iota(op: Builder, length: Dim, *, start: Dim, step: Dim, **_: Any) -> ir.Value:
+    """iota(SymInt length, *, SymInt start, SymInt step, ScalarType dtype, ...) -> Tensor"""
+    return _counted(op, length, start, step)
 
 
 def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:

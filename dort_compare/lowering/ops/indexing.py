@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.ops.masks import without_masks
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
 
 
-@lowering(aten.index.Tensor)
+@lowering(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index(op: Builder, x: ir.Value, indices: Sequence[ir.Value | None]) -> ir.Value:
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
 
     The indexed dimensions go to the front, GatherND picks there, and the picked dimensions return to where the first
     index stood, or stay in front where the indices are not neighbours (numpy's and torch's rule).
     """
-    if any(i is not None and fake_of(i).dtype in (torch.bool, torch.uint8) for i in indices):
-        raise op.unsupported("a mask as index: the shape of its result depends on values")
+    indices = without_masks(op, indices)
     dims = [d for d, i in enumerate(indices) if i is not None]
     given = [i for i in indices if i is not None]
     rank = len(shape_of(x))
@@ -29,11 +29,11 @@ def index(op: Builder, x: ir.Value, indices: Sequence[ir.Value | None]) -> ir.Va
         return op.Gather(x, given[0], axis=dims[0])
     rest = [d for d in range(rank) if d not in dims]
     front = x if dims == list(range(len(dims))) else op.Transpose(x, perm=dims + rest)
-    picked = op.GatherND(front, _joined(op, given))
+    picked = op.GatherND(front, joined(op, given))
     return _returned(op, picked, dims, picked_rank=op.result.ndim - len(rest), rank=op.result.ndim)
 
 
-def _joined(op: Builder, indices: list[ir.Value]) -> ir.Value:
+def joined(op: Builder, indices: list[ir.Value]) -> ir.Value:
     """The indices, broadcast against each other, as one int64 tensor with the coordinates last."""
     wide = [op.cast(i, torch.int64) for i in indices]
     if not _same_static_shape(indices):
@@ -46,15 +46,46 @@ def _joined(op: Builder, indices: list[ir.Value]) -> ir.Value:
 
 
 def _same_static_shape(values: list[ir.Value]) -> bool:
-    shapes = [shape_of(value) for value in values]
-    return all(isinstance(n, int) for shape in shapes for n in shape) and all(s == shapes[0] for s in shapes)
+    shapes = [value.shape for value in values]
+    return all(shape is not None and shape.is_static() and shape == shapes[0] for shape in shapes)
+
+
+def are_neighbours(dims: Sequence[int]) -> bool:
+    """Whether indexed dimensions follow one another; what indices that do not pick goes to the front."""
+    return list(dims) == list(range(dims[0], dims[0] + len(dims)))
 
 
 def _returned(op: Builder, picked: ir.Value, dims: list[int], picked_rank: int, rank: int) -> ir.Value:
     first = dims[0]
-    neighbours = dims == list(range(first, first + len(dims)))
-    if first == 0 or not neighbours:
+    if first == 0 or not are_neighbours(dims):
         return picked
     moved = list(range(picked_rank))
     others = list(range(picked_rank, rank))
     return op.Transpose(picked, perm=others[:first] + moved + others[first:])
+
+
+@lowering(aten.index_select.default)
+def index_select(op: Builder, x: ir.Value, dim: int, index: ir.Value) -> ir.Value:
+    """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+    shape = shape_of(x)
+    if not shape:
+        return x
+    picked = index if shape_of(index) else op.Unsqueeze(index, [0])
+    return op.Gather(x, picked, axis=dim)
+
+
+@lowering(aten.take.default)
+def take(op: Builder, x: ir.Value, index: ir.Value) -> ir.Value:
+    """take(Tensor self, Tensor index) -> Tensor"""
+    return op.Gather(op.Reshape(x, [-1]), index, axis=0)
+
+
+@lowering(aten.gather.default)
+def gather(op: Builder, x: ir.Value, dim: int, index: ir.Value, sparse_grad: bool = False) -> ir.Value:
+    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    if 0 in op.result.shape:
+        return op.Reshape(op.Slice(op.Reshape(x, [-1]), [0], [0]), op.Shape(index), allowzero=1)
+    if shape_of(x) and shape_of(index):
+        return op.GatherElements(x, op.cast(index, torch.int64), axis=dim)
+    picked = op.Gather(op.Reshape(x, [-1]), op.Reshape(index, [-1]), axis=0)
+    return op.Reshape(picked, op.Shape(index))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.builder import Builder, shape_of
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -35,3 +35,21 @@ def addmm(
 
 def _scaled(op: Builder, x: ir.Value, factor: int | float) -> ir.Value:
     return x if factor == 1 else op.Mul(x, factor)
+
+
+@lowering(aten.addbmm.default)
+@in_float32
+@in_int64
+def addbmm(
+    op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: int | float = 1, alpha: int | float = 1
+) -> ir.Value:
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+
+    beta bias + alpha (sum over the batch of x y), the sum as one product of matrices, [N, B K] and [B K, M].
+    """
+    rows, columns = op.result.shape
+    if 0 in (*shape_of(x), *shape_of(y)) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
+        raise op.unsupported("a sum of no products, or of products of symbolic size")
+    left = op.Reshape(op.Transpose(x, perm=[1, 0, 2]), [rows, -1])
+    product = _scaled(op, op.MatMul(left, op.Reshape(y, [-1, columns])), alpha)
+    return product if beta == 0 else op.Add(product, _scaled(op, bias, beta))

@@ -1,31 +1,32 @@
-"""Sums, means and extremes along dimensions."""
+"""Sums, means, products and truth along dimensions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
-from dort_compare.lowering.precision import in_float32, in_int64, opmath
+from dort_compare.lowering.builder import Builder, fake_of, shape_of
+from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
-from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 prims = torch.ops.prims
 Dims = Sequence[int] | int | None
 
+_HALF = 2**32
+_NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)
 
-def _reduce(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
+
+def reduce(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
     """One ONNX reduction of a tensor with ``rank`` dimensions."""
-    dims = _dims(dim, rank)
+    dims = reduced_dims(dim, rank)
     return getattr(op, operator)(x, op.dims(dims), keepdims=int(keepdim)) if dims else x
 
 
-def _dims(dim: Dims, rank: int) -> list[int]:
+def reduced_dims(dim: Dims, rank: int) -> list[int]:
     """The dimensions to reduce, counted from the front; no dimension, and an empty list of them, mean all."""
     dims = [dim] if isinstance(dim, int) else list(dim or range(rank))
     return [d % rank for d in dims] if rank else []
@@ -42,9 +43,17 @@ def _wide(op: Builder, x: ir.Value) -> ir.Value:
 def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any) -> ir.Value:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
 
-    ONNX Runtime adds int64 in float64: sums of integers are exact up to 2**53.
+    ONNX Runtime adds int64 in float64, so the halves of an int64 are summed apart: exact, and wrapped around as in
+    torch, up to 2**21 terms. Sums of narrower integers are exact as they are.
     """
-    return _reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, rank=len(shape_of(x)))
+    rank = len(shape_of(x))
+    terms = _wide(op, x)
+    if terms.dtype != ir.DataType.INT64 or fake_of(x).dtype in _NARROW:
+        return reduce(op, "ReduceSum", terms, dim, keepdim, rank)
+    low = op.Mod(terms, _HALF)
+    high = op.Div(op.Sub(terms, low), _HALF)
+    low, high = (reduce(op, "ReduceSum", half, dim, keepdim, rank) for half in (low, high))
+    return op.Add(op.Mul(high, _HALF), low)
 
 
 @lowering(prims.sum.default)
@@ -69,9 +78,9 @@ def mean_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: An
     The mean of nothing is NaN in torch, 0 in ONNX Runtime.
     """
     shape = shape_of(x)
-    if any(shape[d] == 0 for d in _dims(dim, len(shape))):
-        return op.Div(_reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), 0)
-    return _reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
+    if any(shape[d] == 0 for d in reduced_dims(dim, len(shape))):
+        return op.Div(reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), 0)
+    return reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
 
 
 @lowering(aten.mean.default)
@@ -81,53 +90,70 @@ def mean_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
     return mean_dim(op, x, None)
 
 
-@lowering(prims.var.default)
+@lowering(aten.prod.default)
 @in_float32
-def var(op: Builder, x: ir.Value, dims: Dims, correction: float = 1, **_: Any) -> ir.Value:
-    """var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor
+def prod_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    return _product(op, x, None, keepdim=False)
 
-    The squares of what departs from the mean, summed and divided by their number less the correction.
-    """
+
+@lowering(aten.prod.dim_int)
+@in_float32
+def prod_dim(op: Builder, x: ir.Value, dim: int, keepdim: bool = False, **_: Any) -> ir.Value:
+    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    return _product(op, x, dim, keepdim)
+
+
+@lowering(prims.prod.default)
+@in_float32
+def prims_prod(op: Builder, x: ir.Value, dims: Dims, **_: Any) -> ir.Value:
+    """prod(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
+    return _product(op, x, dims, keepdim=False)
+
+
+def _product(op: Builder, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
+    """Integers are multiplied in pairs: ONNX Runtime's ReduceProd goes through float64."""
     shape = shape_of(x)
-    if any(shape[d] == 0 for d in _dims(dims, len(shape))):
-        raise op.unsupported("a variance along no elements")
-    departure = op.Sub(x, _reduce(op, "ReduceMean", x, dims, True, len(shape)))
-    squares = _reduce(op, "ReduceSum", op.Mul(departure, departure), dims, False, len(shape))
-    count = product(op, (op.size(x, d) for d in _dims(dims, len(shape))))
-    if isinstance(count, int):
-        return op.Div(squares, max(count - correction, 0))
-    return op.Div(squares, op.Max(op.Sub(op.const(count, opmath(op.result.dtype)), correction), 0))
+    factors = _wide(op, x)
+    if op.result.dtype.is_floating_point:
+        return reduce(op, "ReduceProd", factors, dim, keepdim, len(shape))
+    for d in sorted(reduced_dims(dim, len(shape)), reverse=True):
+        size = shape[d]
+        if not isinstance(size, int):
+            raise op.unsupported("a product of integers along a symbolic size")
+        factors = _in_pairs(op, factors, d, size)
+        factors = factors if keepdim else op.Squeeze(factors, [d])
+    return op.cast(factors, op.result.dtype)
 
 
-@lowering(aten.amax.default)
-@in_float32
-@in_int64
-def amax(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False) -> ir.Value:
-    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _extreme(op, "ReduceMax", x, dim, keepdim)
+def _in_pairs(op: Builder, x: ir.Value, dim: int, size: int) -> ir.Value:
+    """The product along ``dim``, which stays with size 1."""
+    if size == 0:
+        return reduce(op, "ReduceProd", x, dim, keepdim=True, rank=dim + 1)
+    while size > 1:
+        half, rest = divmod(size, 2)
+        parts = op.Split(x, op.const([half, half, rest][: 2 + rest]), axis=dim, _outputs=2 + rest)
+        x = op.Mul(parts[0], parts[1])
+        x = op.Concat(x, parts[2], axis=dim) if rest else x
+        size = half + rest
+    return x
 
 
-@lowering(aten.amin.default)
-@in_float32
-@in_int64
-def amin(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False) -> ir.Value:
-    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _extreme(op, "ReduceMin", x, dim, keepdim)
+@lowering(aten.any.default, aten.any.dim, aten.any.dims)
+def any_(op: Builder, x: ir.Value, dim: Dims = None, keepdim: bool = False) -> ir.Value:
+    """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    return _truth(op, "ReduceMax", x, dim, keepdim)
 
 
-def _extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
-    """The extreme, or NaN where one is among the elements: ONNX Runtime may overlook it."""
-    rank = len(shape_of(x))
-    extreme = _reduce(op, operator, x, dim, keepdim, rank)
-    if not op.result.dtype.is_floating_point:
-        return extreme
-    has_nan = _reduce(op, "ReduceMax", op.cast(op.IsNaN(x), torch.uint8), dim, keepdim, rank)
-    return op.Where(op.cast(has_nan, torch.bool), op.const(math.nan, opmath(op.result.dtype)), extreme)
+@lowering(aten.all.default, aten.all.dim, aten.all.dims)
+def all_(op: Builder, x: ir.Value, dim: Dims = None, keepdim: bool = False) -> ir.Value:
+    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
+    return _truth(op, "ReduceMin", x, dim, keepdim)
 
 
-@lowering(aten.cumsum.default)
-@in_float32
-def cumsum(op: Builder, x: ir.Value, dim: int, **_: Any) -> ir.Value:
-    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    terms = _wide(op, x)
-    return op.CumSum(terms, op.const(dim)) if op.result.ndim else terms
+def _truth(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
+    """The extreme of truth values as bytes; that of none, 0 or 255, is what torch says of none."""
+    truth = op.cast(op.cast(x, torch.bool), torch.uint8)
+    if dim != []:
+        truth = reduce(op, operator, truth, dim, keepdim, len(shape_of(x)))
+    return op.cast(op.cast(truth, torch.bool), op.result.dtype)

@@ -17,7 +17,7 @@ prims = torch.ops.prims
 _END = 2**63 - 1
 
 
-@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default, prims.reshape.default)
 def view(op: Builder, x: ir.Value, size: Sequence[Dim]) -> ir.Value:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     return reshape_to(op, x, op.result.shape, size)
@@ -33,13 +33,30 @@ def reshape_to(op: Builder, x: ir.Value, traced: Sequence[int | torch.SymInt], s
     return op.Reshape(x, op.dims(size), allowzero=1)
 
 
+@lowering(prims.collapse.default, prims.collapse_view.default)
+def collapse(op: Builder, x: ir.Value, start: int, end: int) -> ir.Value:
+    """collapse(Tensor a, int start, int end) -> Tensor
+
+    The dimensions from ``start`` to ``end``, which is one of them, become one.
+    """
+    sizes = [op.size(x, d) for d in range(len(shape_of(x)))]
+    return reshape_to(op, x, op.result.shape, [*sizes[:start], -1, *sizes[end + 1 :]])
+
+
+@lowering(prims.split_dim.default)
+def split_dim(op: Builder, x: ir.Value, dim: int, outer_length: Dim) -> ir.Value:
+    """split_dim(Tensor(a) a, int dim, SymInt outer_length) -> Tensor(a)"""
+    sizes = [op.size(x, d) for d in range(len(shape_of(x)))]
+    return reshape_to(op, x, op.result.shape, [*sizes[:dim], outer_length, -1, *sizes[dim + 1 :]])
+
+
 @lowering(aten.unsqueeze.default)
 def unsqueeze(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     return op.Unsqueeze(x, [dim])
 
 
-@lowering(aten.squeeze.dim, aten.squeeze.dims)
+@lowering(aten.squeeze.dim, aten.squeeze.dims, prims.squeeze.default)
 def squeeze(op: Builder, x: ir.Value, dim: int | Sequence[int]) -> ir.Value:
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
     dims = [dim] if isinstance(dim, int) else list(dim)
@@ -64,7 +81,7 @@ def transpose(op: Builder, x: ir.Value, dim0: int, dim1: int) -> ir.Value:
     return op.Transpose(x, perm=perm)
 
 
-@lowering(aten.permute.default)
+@lowering(aten.permute.default, prims.transpose.default)
 def permute(op: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     return op.Transpose(x, perm=[d % len(dims) for d in dims]) if dims else x
@@ -91,7 +108,7 @@ def broadcast_in_dim(op: Builder, x: ir.Value, shape: Sequence[Dim], broadcast_d
     return op.Expand(op.Unsqueeze(x, added) if added else x, op.dims(shape))
 
 
-@lowering(aten.cat.default)
+@lowering(aten.cat.default, prims.cat.default)
 def cat(op: Builder, tensors: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     """cat(Tensor[] tensors, int dim=0) -> Tensor
 

@@ -56,7 +56,8 @@ def element_types(dtype: torch.dtype) -> Iterable[Sample]:
 def sources(dtype: torch.dtype) -> Iterable[Sample]:
     yield from (case(new(dtype, 2, 3), new(other, 3)) for other in (dtype, torch.float32, torch.int64, torch.bool))
     yield case(new(dtype, 2, 3), new(dtype, 2, 3))
-    yield case(new(dtype, 0, 3), new(dtype))
+    yield from (case(new(dtype, 2, 3), new(dtype, *size)) for size in ((2, 1), ()))
+    yield from (case(new(dtype, 0, 3), new(dtype, *size)) for size in ((), (1, 3)))
     yield case(new(dtype), new(torch.float32))
 
 

@@ -12,6 +12,7 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 
+CPU = torch.device("cpu")
 SIZES: tuple[list[int], ...] = ([2, 3], [], [0], [4, 0, 2])
 
 
@@ -57,6 +58,11 @@ def scalar_tensor(dtype: torch.dtype) -> Iterable[Sample]:
     yield from (case(number) for number in (2, 2.5))
 
 
+def counted(dtype: torch.dtype) -> Iterable[Sample]:
+    for length, start, step in ((5, 0, 1), (3, 7, -2), (0, 1, 1), (3, 2**40, 2**30)):
+        yield case(length, start=start, step=step, dtype=dtype, device=CPU, requires_grad=False)
+
+
 def arange(dtype: torch.dtype) -> Iterable[Sample]:
     yield from (case(end, dtype=dtype) for end in (5, 0, 3.5))
     yield from (case(end) for end in (5, 2.5))
@@ -85,6 +91,8 @@ ROWS = (
     Row(aten.ones_like.default, ("ones_like",), like),
     Row(aten.full_like.default, ("full_like",), filled_like),
     Row(aten.scalar_tensor.default, ("scalar_tensor",), scalar_tensor),
+    Row(prims.scalar_tensor.default, (), lambda d: (case(n, dtype=d, device=CPU) for n in (0, 1, 2.5))),
+    Row(prims.iota.default, (), counted, INTS),
     Row(aten.arange.default, ("arange",), arange, (*FLOATS, *INTS), 1),
     Row(aten.arange.start, ("arange",), arange_start, (*FLOATS, *INTS), 1),
     Row(aten.arange.start_step, ("arange",), arange_step, (*FLOATS, *INTS), 1),

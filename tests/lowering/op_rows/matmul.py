@@ -28,8 +28,16 @@ def biased_products(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(torch.full([4], torch.nan, dtype=dtype), new(dtype, 2, 3), new(dtype, 3, 4), beta=0)
 
 
+def sums_of_products(dtype: torch.dtype) -> Iterable[Sample]:
+    x, y = new(dtype, 3, 2, 4), new(dtype, 3, 4, 5)
+    yield from (case(new(dtype, *size), x, y) for size in ((2, 5), (5,), ()))
+    yield case(new(dtype, 5), x, y, beta=2, alpha=3)
+    yield case(new(dtype, 5), x, y, beta=0, alpha=1)
+
+
 ROWS = (
     Row(aten.mm.default, ("mm",), products, (*FLOATS, *INTS), MATMUL),
     Row(aten.bmm.default, ("bmm",), lambda d: products(d, 2), (*FLOATS, *INTS), MATMUL),
     Row(aten.addmm.default, ("addmm",), biased_products, (*FLOATS, *INTS), MATMUL),
+    Row(aten.addbmm.default, ("addbmm",), sums_of_products, (*FLOATS, *INTS), MATMUL),
 )

@@ -1,0 +1,111 @@
+"""Elements in another order, repeated or in windows: flip, roll, repeat, unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+_BEGIN, _END = -(2**63), 2**63 - 1
+
+
+@lowering(aten.flip.default, prims.rev.default)
+def flip(op: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """flip(Tensor self, int[] dims) -> Tensor"""
+    if not dims or not shape_of(x):
+        return x
+    count = len(dims)
+    return op.Slice(x, [-1] * count, [_BEGIN] * count, list(dims), [-1] * count)
+
+
+@lowering(aten.roll.default)
+def roll(op: Builder, x: ir.Value, shifts: Sequence[Dim], dims: Sequence[int] = ()) -> ir.Value:
+    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
+
+    Without dimensions the flat tensor is rolled.
+    """
+    shape = shape_of(x)
+    if not shape or 0 in shape:
+        return x
+    if not dims:
+        count = op.result.numel()
+        flat = _rolled(op, op.Reshape(x, [-1]), 0, shifts[0], count if isinstance(count, int) else op.Size(x))
+        return op.Reshape(flat, op.Shape(x))
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = shape[dim]
+        x = _rolled(op, x, dim, shift, size if isinstance(size, int) else _length(op, x, dim))
+    return x
+
+
+def _length(op: Builder, x: ir.Value, dim: int) -> ir.Value:
+    return op.Gather(op.Shape(x), op.const(dim))
+
+
+def _rolled(op: Builder, x: ir.Value, dim: int, shift: Dim, size: Dim) -> ir.Value:
+    if isinstance(shift, int) and isinstance(size, int):
+        cut = op.const([-shift % size])
+    else:
+        cut = op.Mod(op.Neg(op.dims([shift])), op.dims([size]))
+    return op.Concat(op.Slice(x, cut, [_END], [dim]), op.Slice(x, [0], cut, [dim]), axis=dim)
+
+
+@lowering(aten.repeat.default)
+def repeat(op: Builder, x: ir.Value, repeats: Sequence[Dim]) -> ir.Value:
+    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    more = len(repeats) - len(shape_of(x))
+    wide = op.Unsqueeze(x, list(range(more))) if more else x
+    return op.Tile(wide, op.dims(repeats)) if repeats else x
+
+
+@lowering(aten.unfold.default, aten.unfold_copy.default)
+def unfold(op: Builder, x: ir.Value, dimension: int, size: int, step: int) -> ir.Value:
+    """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)
+
+    Windows along one dimension; their elements become the last one.
+    """
+    rank = len(shape_of(x))
+    if not rank:
+        return op.Slice(op.Reshape(x, [1]), [0], [size], [0])
+    dim = dimension % rank
+    windows = op.Gather(x, _windows(op, op.size(x, dim), size, step), axis=dim)
+    return op.Transpose(windows, perm=[d for d in range(rank + 1) if d != dim + 1] + [dim + 1])
+
+
+def _windows(op: Builder, length: Dim, size: int, step: int) -> ir.Value:
+    """The indices of the elements of all windows: window, place in it."""
+    if isinstance(length, int):
+        end: ir.Value = op.const(length - size + 1)
+    else:
+        end = op.Sub(length, size - 1)
+    firsts = op.Range(op.const(0), end, op.const(step))
+    return op.Add(op.Unsqueeze(firsts, [1]), op.Range(op.const(0), op.const(size), op.const(1)))
+
+
+@lowering(aten.unfold_backward.default)
+@in_float32
+def unfold_backward(
+    op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim: int, size: int, step: int
+) -> ir.Value:
+    """unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor
+
+    Each element gets the sum of the gradients of the windows that hold it.
+    """
+    rank = len(input_sizes)
+    zeros = op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(input_sizes))
+    if 0 in shape_of(grad):
+        return zeros
+    if not rank:
+        return op.Reshape(grad, op.const([], torch.int64))
+    dim %= rank
+    inner = op.Transpose(grad, perm=[*range(dim + 1), rank, *range(dim + 1, rank)])
+    sizes = [-1 if d == dim else n for d, n in enumerate(input_sizes)]
+    flat = op.Reshape(inner, op.dims(sizes))
+    places = op.Reshape(_windows(op, input_sizes[dim], size, step), op.const([-1] + [1] * (rank - dim - 1)))
+    return op.ScatterElements(zeros, op.Expand(places, op.Shape(flat)), flat, axis=dim, reduction="add")

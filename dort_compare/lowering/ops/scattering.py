@@ -1,0 +1,161 @@
+"""Elements written where a tensor of indices says: scatter and its reductions."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
+
+from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.precision import in_float32
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+Number = int | float | bool
+
+_REDUCTIONS = {
+    **dict.fromkeys(("add", "sum", "mean"), "add"),
+    **dict.fromkeys(("multiply", "prod"), "mul"),
+    "amax": "max",
+    "amin": "min",
+}
+"""From torch's names to those of ScatterElements."""
+
+
+def scattered(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduction: str = "none") -> ir.Value:
+    """ScatterElements on operands of equal rank, index and src of one shape; a 0-d tensor counts as one element.
+
+    ScatterElements where ScatterND might do: with a reduction that one races in ONNX Runtime (onnxruntime#18048).
+    """
+    index = op.cast(index, torch.int64)
+    if x.shape and index.shape:
+        return op.ScatterElements(x, index, src, axis=dim, reduction=reduction)
+    vectors = [op.Reshape(each, [-1]) for each in (x, index, src)]
+    return op.Reshape(op.ScatterElements(*vectors, axis=0, reduction=reduction), op.Shape(x))
+
+
+def _like_index(op: Builder, src: ir.Value, index: ir.Value) -> ir.Value:
+    """The part of ``src`` that an index of smaller size reads."""
+    if shape_of(src) == shape_of(index) or not shape_of(index):
+        return src
+    rank = len(shape_of(index))
+    return op.Slice(src, op.const([0] * rank), op.Shape(index), op.const(list(range(rank))))
+
+
+def _nothing_written(index: ir.Value) -> bool:
+    return 0 in shape_of(index)
+
+
+@lowering(aten.scatter.src)
+def scatter_src(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
+    """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    return x if _nothing_written(index) else scattered(op, x, dim, index, _like_index(op, src, index))
+
+
+@lowering(aten.scatter.value)
+def scatter_value(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number) -> ir.Value:
+    """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
+    return x if _nothing_written(index) else scattered(op, x, dim, index, filled(op, value, x, index))
+
+
+def filled(op: Builder, number: Number, x: ir.Value, index: ir.Value) -> ir.Value:
+    """A number in the dtype of ``x`` and the shape of ``index``."""
+    return op.Expand(op.const(number, dtype_of(x)), op.Shape(index))
+
+
+def dtype_of(x: ir.Value) -> torch.dtype:
+    """The dtype that ``x`` has by now, which may be wider than what torch traced."""
+    assert x.dtype is not None
+    return to_torch_dtype(x.dtype)
+
+
+@lowering(aten.scatter_add.default)
+@in_float32
+def scatter_add(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
+    """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    return _with_reduction(op, x, dim, index, src, "add")
+
+
+@lowering(aten.scatter.reduce)
+@in_float32
+def scatter_src_reduce(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> ir.Value:
+    """scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor"""
+    return _with_reduction(op, x, dim, index, src, reduce)
+
+
+@lowering(aten.scatter.value_reduce)
+@in_float32
+def scatter_value_reduce(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number, reduce: str) -> ir.Value:
+    """scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
+    if _nothing_written(index):
+        return x
+    return scattered(op, x, dim, index, filled(op, value, x, index), _REDUCTIONS[reduce])
+
+
+def _with_reduction(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> ir.Value:
+    if _nothing_written(index):
+        return x
+    return scattered(op, x, dim, index, _like_index(op, src, index), _REDUCTIONS[reduce])
+
+
+@lowering(aten.scatter_reduce.two)
+@in_float32
+def scatter_reduce(
+    op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool = True
+) -> ir.Value:
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) ..."""
+    if _nothing_written(index):
+        return x
+    return reduced_into(op, x, dim, index, _like_index(op, src, index), reduce, include_self)
+
+
+def reduced_into(
+    op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool
+) -> ir.Value:
+    """What ``x`` holds and what of ``src`` goes there, reduced; without ``include_self`` the latter alone."""
+    if not include_self:
+        neutral = filled(op, _neutral(reduce, dtype_of(x)), x, index)
+        x = scattered(op, x, dim, index, neutral)
+    result = scattered(op, x, dim, index, src, _REDUCTIONS[reduce])
+    if reduce == "mean":
+        return _divided(op, result, _counts(op, x, dim, index, include_self))
+    if reduce in ("amax", "amin") and dtype_of(x).is_floating_point:
+        return _with_nan(op, result, x, dim, index, src)
+    return result
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> Number:
+    """What leaves the other operand of the reduction as it is."""
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if dtype.is_floating_point:
+        return -math.inf if reduce == "amax" else math.inf
+    if dtype == torch.bool:
+        return reduce == "amin"
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def _counts(op: Builder, x: ir.Value, dim: int, index: ir.Value, include_self: bool) -> ir.Value:
+    start = op.Expand(op.const(int(include_self), dtype_of(x)), op.Shape(x))
+    counts = scattered(op, start, dim, index, filled(op, 1, x, index), "add")
+    return counts if include_self else op.Max(counts, 1)
+
+
+def _divided(op: Builder, total: ir.Value, counts: ir.Value) -> ir.Value:
+    """Integers are rounded down, as torch does, where ONNX rounds towards zero."""
+    if dtype_of(total).is_floating_point:
+        return op.Div(total, counts)
+    return op.Div(op.Sub(total, op.Mod(total, counts)), counts)
+
+
+def _with_nan(op: Builder, result: ir.Value, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
+    """NaN wherever one takes part: ONNX Runtime's extremes depend on the order in which they meet it."""
+    flags = (op.cast(op.IsNaN(each), torch.uint8) for each in (x, src))
+    start, more = flags
+    has_nan = scattered(op, start, dim, index, more, "max")
+    return op.Where(op.cast(has_nan, torch.bool), op.const(math.nan, dtype_of(x)), result)

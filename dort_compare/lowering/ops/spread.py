@@ -1,0 +1,90 @@
+"""Variances and standard deviations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
+from dort_compare.lowering.precision import in_float32
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+@lowering(prims.var.default)
+@in_float32
+def prims_var(op: Builder, x: ir.Value, dims: Dims, correction: float | None = 1, **_: Any) -> ir.Value:
+    """var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor"""
+    return _spread(op, x, dims, correction, keepdim=False)[0]
+
+
+@lowering(aten.var.correction)
+@in_float32
+def var(
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> ir.Value:
+    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    return _spread(op, x, dim, correction, keepdim)[0]
+
+
+@lowering(aten.std.correction)
+@in_float32
+def std(
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> ir.Value:
+    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    return op.Sqrt(_spread(op, x, dim, correction, keepdim)[0])
+
+
+@lowering(aten.var_mean.correction)
+@in_float32
+def var_mean(
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[ir.Value, ir.Value]:
+    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) ..."""
+    return _spread(op, x, dim, correction, keepdim)
+
+
+@lowering(aten.std_mean.correction)
+@in_float32
+def std_mean(
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[ir.Value, ir.Value]:
+    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) ..."""
+    variance, mean = _spread(op, x, dim, correction, keepdim)
+    return op.Sqrt(variance), mean
+
+
+def _spread(op: Builder, x: ir.Value, dim: Dims, correction: float | None, keepdim: bool) -> tuple[ir.Value, ir.Value]:
+    """Variance and mean.
+
+    The squares of what departs from the mean are summed and divided by their number less the correction, or by 0 where
+    that is more. The mean of nothing is NaN.
+    """
+    rank = len(shape_of(x))
+    dims = reduced_dims(dim, rank)
+    sizes = [op.size(x, d) for d in dims]
+    operator = "ReduceSum" if 0 in sizes else "ReduceMean"
+    mean = reduce(op, operator, x, dim, True, rank)
+    if 0 in sizes:
+        mean = op.Div(mean, 0)
+    departure = op.Sub(x, mean)
+    squares = reduce(op, "ReduceSum", op.Mul(departure, departure), dim, keepdim, rank)
+    kept_mean = mean if keepdim or not dims else op.Squeeze(mean, op.const(dims))
+    return op.Div(squares, _divisor(op, x, sizes, 1 if correction is None else correction)), kept_mean
+
+
+def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: float) -> float | ir.Value:
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes):
+        return max(math.prod(known) - correction, 0)
+    count = op.const(math.prod(known))
+    for size in sizes:
+        count = count if isinstance(size, int) else op.Mul(count, size)
+    return op.Max(op.Sub(op.CastLike(count, x), correction), 0)
