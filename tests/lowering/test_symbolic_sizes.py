@@ -66,6 +66,7 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
         torch.add(x, x, alpha=x.shape[0] / 7),
         x.new_full((x.shape[0],), x.shape[1] / 3) + torch.arange(x.shape[0]) * x.shape[1],
         (x.half() * (1 / x.shape[1])).float(),
+        x * x.stride(0) + x.stride(-1),
     ),
     "full": lambda x: torch.full((x.shape[1], x.shape[0] // 2), x.shape[1]) + torch.zeros_like(x)[0, :, :1],
     "matmul": lambda x: x @ x.transpose(1, 2),

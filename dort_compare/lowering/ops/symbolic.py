@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering import sizes
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
 from dort_compare.lowering.registry import lowering
 from dort_compare.scalars import dtype_of
 
@@ -49,6 +49,21 @@ def sym_size(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 def sym_numel(op: Builder, x: ir.Value) -> ir.Value:
     """sym_numel(Tensor self) -> SymInt"""
     return op.Size(x)
+
+
+@lowering(aten.sym_stride.int)
+def sym_stride(op: Builder, x: ir.Value, dim: int) -> ir.Value:
+    """sym_stride.int(Tensor self, int dim) -> SymInt
+
+    ONNX knows no strides: what torch traced is a number, or the product of the sizes of inner dimensions.
+    """
+    stride = fake_of(x).stride()[dim]
+    if isinstance(stride, int):
+        return op.const(stride)
+    inner = shape_of(x)[dim % len(shape_of(x)) + 1 :]
+    if str(stride) != str(math.prod(inner)):
+        raise op.unsupported("a stride that is not the product of the sizes of inner dimensions")
+    return op.const(sizes.product(op, (op.size(x, d - len(inner)) for d in range(len(inner)))))
 
 
 @lowering(aten._local_scalar_dense.default)
