@@ -70,9 +70,11 @@ class _Finish:
         inputs = dict(zip((i.name for i in signature.inputs), self.graph.inputs, strict=True))
         returned = list(zip(names, self.graph.outputs, strict=True))
         self.graph.outputs.clear()
-        values = inputs | self._values(returned, set(inputs.values()), signature.computed)
-        self.graph.outputs.extend(values[name] for name in signature.computed)
+        made = self._values(returned, set(inputs.values()), signature.computed)
+        self.graph.outputs.extend(made.values())  # views that torch makes stay too, for whoever compares values
         passes.RemoveUnusedNodesPass()(self.model)
+        values = inputs | made
+        self.graph.outputs[:] = [values[name] for name in signature.computed]
         _refuse_racy_scatter(self.graph)
         self._name(values)
         self.graph.metadata_props.clear()
