@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
-CALLS = 3
+CALLS = 2
 """How many calls of an overload are measured in each dtype."""
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -198,7 +198,7 @@ def program_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Prog
     return Program(lowered.model, lowered.signature, CPU)
 
 
-@pytest.mark.parametrize(("function", "arguments"), OPERATIONS, ids=str)
+@pytest.mark.parametrize(("function", "arguments"), OPERATIONS, ids=lambda each: getattr(each, "__name__", str(each)))
 def test_numbers_follow_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     program = program_of(function, arguments)
     for values in zip(*NUMBERS.values(), strict=True):
