@@ -19,7 +19,7 @@ from dort_compare.lowering.registry import registered
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]
 
-_WRITING = (aten.diagonal_scatter.default, aten.complex.default, aten.polar.default)
+_WRITING = (aten.complex.default, aten.polar.default)
 """Decomposed by torch into ``prims.copy_to``, into a part of a new tensor."""
 _READING = (aten._local_scalar_dense.default, aten.item.default)
 """Decomposed by torch into ``prims.item``, which it cannot trace."""

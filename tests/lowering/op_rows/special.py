@@ -30,8 +30,10 @@ moderate = within(-20, 20, (1e-4,))
 
 
 def by_order(dtype: torch.dtype) -> Iterable[Sample]:
+    """Without the poles, where torch returns what its rounded pi leaves of infinity."""
     for n in (0, 1):
-        yield case(n, new(dtype, 30, low=-4, high=9))
+        x = new(dtype, 30, low=-4, high=9)
+        yield case(n, x[(x > 0) | (x != x.round())])
         yield case(n, torch.tensor([0.0, 1.0, 0.5, -0.5, 1e-3, 100.0, torch.nan], dtype=dtype))
 
 
