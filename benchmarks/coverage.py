@@ -21,7 +21,7 @@ from core_coverage import core_overloads, measure_overload
 from coverage_page import page, tested
 from coverage_workers import Result, Task, run_tasks, serve
 from model_coverage import family_names, measure_family
-from op_coverage import entry_names, measure_entry
+from op_coverage import entries_called, entry_names, measure_entry
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
@@ -58,7 +58,8 @@ def overload_tasks(entries: Sequence[Result]) -> list[Task]:
         for op in entry.get("ops", ()):
             reached[op].append(entry["name"])
     emitted = {op for op in reached if op.startswith("aten.") and "_backward" in op}
-    return [("overload", op, *reached[op][:8]) for op in sorted({*core_overloads(), *emitted})]
+    named = {op: reached[op] or entries_called(op.split(".")[1]) for op in {*core_overloads(), *emitted}}
+    return [("overload", op, *names[:8]) for op, names in sorted(named.items())]
 
 
 def parsed() -> argparse.Namespace:

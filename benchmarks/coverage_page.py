@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from core_coverage import DTYPES, core_overloads, overload_of
+from core_coverage import DTYPES, core_overloads, overload_of, reason_outside
 
 from dort_compare.lowering import decompositions, registered
 
@@ -57,6 +57,10 @@ def _shares(entries: Sequence[Result], overloads: Sequence[Result]) -> list[str]
     inside = [name for name in core_overloads() if name in core and _is_inside(core[name])]
     if overloads:
         rows.append(["core ATen overloads wholly in ONNX Runtime", _share(len(inside), len(core_overloads()))])
+        named = sum(bool(reason_outside(name)) for name in core_overloads() if name not in inside)
+        rows.append(
+            ["of the others, those with a reason of their own", _share(named, len(core_overloads()) - len(inside))]
+        )
     return table(["what", "measured"], rows if entries else rows[5:]) if entries or overloads else []
 
 
@@ -139,8 +143,9 @@ def _overloads(overloads: Sequence[Result]) -> list[str]:
         how = "lowering" if overload in lowered else "decomposition" if overload in decomposed else "eager torch"
         dtypes = result.get("dtypes", {})
         inside = ", ".join(tested([result])[result["name"]])
-        problems = {problem for problem in dtypes.values() if problem}
-        return [result["name"], how, inside, result.get("lost") or "; ".join(sorted(problems)[:2])]
+        problems = sorted({problem for problem in dtypes.values() if problem})
+        why = result.get("lost") or ("" if inside else reason_outside(result["name"])) or "; ".join(problems[:2])
+        return [result["name"], how, inside, why]
 
     return [
         "## Core ATen, and what autograd emits",

@@ -40,13 +40,17 @@ class EntryResult:
 
 def entry_names(pattern: str = "") -> list[str]:
     """The entries of op_db for float32 on the CPU whose name contains ``pattern``."""
-    return [name for name in _entries() if pattern in name]
+    return [name for name, info in _entries().items() if pattern in name and info.supports_dtype(torch.float32, "cpu")]
 
 
 @cache
 def _entries() -> dict[str, OpInfo]:
-    named = {".".join(filter(None, (info.name, info.variant_test_name))): info for info in op_db}
-    return {name: info for name, info in named.items() if info.supports_dtype(torch.float32, "cpu")}
+    return {".".join(filter(None, (info.name, info.variant_test_name))): info for info in op_db}
+
+
+def entries_called(name: str) -> list[str]:
+    """The entries, of any dtype, whose operator bears this name."""
+    return [entry for entry in _entries() if entry == name or entry.startswith(f"{name}.")]
 
 
 def samples_of(name: str, dtype: torch.dtype) -> Iterator[SampleInput]:

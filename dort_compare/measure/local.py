@@ -11,6 +11,7 @@ from torch import fx
 
 from dort_compare.measure.floor import rounding
 from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
 
 _EXTREME = 0.25
@@ -36,7 +37,8 @@ def local_error(replay: Replay, node: fx.Node, value: torch.Tensor) -> LocalErro
     times what a rounding of each of the operands moves (an error that is backward stable; Higham, Accuracy and
     Stability of Numerical Algorithms, 1.5). NaN, inf, dtypes and shapes that differ are never noise. Integers
     and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime computes those in
-    float32 and leaves roundings between two nodes out.
+    float32 and leaves roundings between two nodes out; and where equal elements are sorted, whose order torch leaves
+    open.
     """
     expected = replay.value(node)
     if expected is None:
@@ -45,7 +47,8 @@ def local_error(replay: Replay, node: fx.Node, value: torch.Tensor) -> LocalErro
     if whole.equal or whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
-        return LocalError(whole, 0.0, _is_on_the_edge(replay, node, expected, value))
+        is_open = is_a_tie(replay, node, expected, value) or _is_on_the_edge(replay, node, expected, value)
+        return LocalError(whole, 0.0, is_open)
     expected, value = _without_extremes(expected, value)
     found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
     scale = float(found.scale or 0)

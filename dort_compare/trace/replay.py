@@ -38,6 +38,16 @@ class Replay:
             return None
         return result if isinstance(result, torch.Tensor) else None
 
+    def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
+        """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
+        argument = node.args[position]
+        self._change = None
+        try:
+            value = self._operand(argument) if isinstance(argument, fx.Node) else None
+        except _UnknownError:
+            return None
+        return value if isinstance(value, torch.Tensor) else None
+
     def _call(self, node: fx.Node, in_float64: bool) -> Any:
         if node.target is operator.getitem:
             producer, position = node.args

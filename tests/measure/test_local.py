@@ -123,3 +123,28 @@ def test_batch_norm_in_training_agrees():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))
     assert str(dort_compare.compare(module, (torch.randn(32, 16),), backward=True)).startswith("agree")
+
+
+def of_experts(indices: Callable[[Tensor], Tensor]) -> Any:
+    """Many equal numbers, ordered, and what they order."""
+    torch.manual_seed(0)
+    experts = torch.randint(4, (200,))
+    return dort_compare.compare(Of(lambda x, e: x[indices(e)].sum() + 0 * x), (torch.randn(200), experts))
+
+
+@pytest.mark.parametrize("indices", [torch.argsort, lambda e: torch.topk(e.float(), 150)[1]], ids=["sort", "topk"])
+def test_the_order_of_equal_elements_is_open(indices):
+    report = of_experts(indices)
+    assert not [row for row in report.rows if row.status == "diverges"], str(report)
+
+
+def test_a_wrong_order_is_not(monkeypatch):
+    original = registered()[aten.sort.default]
+
+    def backwards(op: Any, x: Any, dim: int = -1, descending: bool = False) -> Any:
+        return original(op, x, dim, not descending)
+
+    monkeypatch.setitem(registry._TABLE, aten.sort.default, backwards)
+    report = of_experts(torch.argsort)
+    assert report.first_divergence is not None
+    assert report.first_divergence.target in ("aten.sort.default", "operator.getitem")

@@ -1,0 +1,57 @@
+"""Indices of equal elements: torch's sorts leave open which of them comes first."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from dort_compare.trace import Replay
+
+aten = torch.ops.aten
+_INDEX_RESULTS: dict[Any, int] = {
+    aten.sort.default: 1,
+    aten.topk.default: 1,
+    aten.kthvalue.default: 1,
+    aten.median.dim: 1,
+}
+"""Which result of an op holds indices whose order among equal elements is unspecified."""
+_DIM_ARGUMENT: dict[Any, int] = {
+    aten.sort.default: 1,
+    aten.topk.default: 2,
+    aten.kthvalue.default: 2,
+    aten.median.dim: 1,
+}
+
+
+def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether both tensors of indices pick equal elements, each place at most once."""
+    found = _sorted_operand(replay, node)
+    if found is None:
+        return False
+    x, dim, drops_dim = found
+    both = [indices.unsqueeze(dim) if drops_dim else indices for indices in (expected, value)]
+    if not x.ndim or any(((i < 0) | (i >= x.shape[dim])).any() for i in both):
+        return False
+    theirs, ours = (x.gather(dim, indices).double() for indices in both)
+    ordered = both[1].sort(dim).values
+    is_unique = not (ordered.diff(dim=dim) == 0).any()
+    return bool(is_unique) and torch.allclose(theirs, ours, rtol=0, atol=0, equal_nan=True)
+
+
+def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, int, bool] | None:
+    """What was sorted, along which dimension, and whether the result lacks that one; None for any other node."""
+    if node.target is not operator.getitem:
+        return None
+    call, position = node.args
+    if not isinstance(call, fx.Node) or _INDEX_RESULTS.get(call.target) != position:
+        return None
+    x = replay.operand(call, 0)
+    place = _DIM_ARGUMENT[call.target]
+    dim = call.kwargs.get("dim", call.args[place] if len(call.args) > place else -1)
+    if x is None or not isinstance(dim, int):
+        return None
+    keeps = call.target in (aten.sort.default, aten.topk.default)
+    return x, dim, not keeps and node.meta["val"].ndim < x.ndim
