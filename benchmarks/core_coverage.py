@@ -42,7 +42,7 @@ OWN_CALLS: dict[str, Arguments] = {
     "aten.upsample_nearest2d.vec": lambda x: (x, [6, 6], None),
     "aten.var.dim": lambda x: (x, [1]),
 }
-"""For what no entry of op_db calls: from floats, or other numbers, of shape (2, 3, 4, 4) to the arguments, by keyword last."""
+"""For what no entry of op_db calls: from numbers of shape (2, 3, 4, 4) to the arguments, those by keyword last."""
 
 
 def core_overloads() -> list[str]:

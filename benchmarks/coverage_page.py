@@ -89,7 +89,8 @@ def _models(models: Sequence[Result]) -> list[str]:
         "## Model families",
         "",
         "A small member of each, forward and backward: *values* are the FX values compared, *output* and *gradient*",
-        "the largest distance from eager relative to the tensor's largest element.",
+        "the largest distance from eager relative to the tensor's largest element, but of gradients that are rounding",
+        "alone in eager torch too.",
         "",
         *table(["family", "verdict", "values", "fell back", "output", "gradient"], map(row, models)),
     ]
