@@ -10,11 +10,17 @@ from dort_compare.errors import UsageError
 from dort_compare.models.families import FAMILIES, build_family
 
 EVERY_DAY = {"Llama", "Mistral", "Qwen2", "Phi-3", "GPT-2", "BERT", "T5", "ResNet", "U-Net", "LSTM", "MoE"}
-NEEDS_TORCH = {
-    "Mixtral": {"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"},
-    "Qwen2-MoE": {"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"},
+_EXPERTS = {
+    "aten.histc.default",
+    "transformers.grouped_mm_fallback.default",
+    "transformers.grouped_mm_fallback_backward.default",
 }
-"""Custom operators of transformers."""
+NEEDS_TORCH = {
+    "Mixtral": _EXPERTS,
+    "Qwen2-MoE": _EXPERTS,
+    "wav2vec 2.0": {"aten._weight_norm_interface_backward.default"},
+}
+"""What has no lowering, custom operators of transformers above all."""
 
 
 @pytest.mark.parametrize(
