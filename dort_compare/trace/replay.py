@@ -53,7 +53,10 @@ class Replay:
             producer, position = node.args
             assert isinstance(producer, fx.Node)
             return self._call(producer, in_float64)[position]
+        args: Any
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
+        if _reads_memory(node):
+            args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
         if in_float64:
             return call_in_float64(node.target, args, kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]
@@ -68,6 +71,20 @@ class Replay:
             return self._change(value)
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
+
+
+def _reads_memory(node: fx.Node) -> bool:
+    """Whether the op counts in the memory of its first operand, whose layout the other execution need not share."""
+    return "as_strided" in str(node.target)
+
+
+def _laid_out(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
+    """``value`` with the strides that torch traced."""
+    if not all(isinstance(n, int) for n in (*traced.shape, *traced.stride())):
+        raise _UnknownError("the strides of a symbolic size")
+    if not torch.ops.aten.is_non_overlapping_and_dense.default(traced):
+        raise _UnknownError("the memory between the elements of a view")
+    return torch.empty_strided(traced.shape, traced.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 class _UnknownError(LookupError):

@@ -148,3 +148,15 @@ def test_a_wrong_order_is_not(monkeypatch):
     report = of_experts(torch.argsort)
     assert report.first_divergence is not None
     assert report.first_divergence.target in ("aten.sort.default", "operator.getitem")
+
+
+def test_strides_are_read_in_the_memory_that_torch_traced():
+    """ONNX Runtime's tensors are contiguous, torch's transposed ones are not."""
+
+    def function(x: Tensor) -> Tensor:
+        y = (x.t() * 2).as_strided((3, 2), (1, 3), 1)
+        return y + 1
+
+    report = dort_compare.compare(Of(function), (torch.randn(4, 3),))
+    assert str(report).startswith("agree"), str(report)
+    assert report.fallbacks == ()
