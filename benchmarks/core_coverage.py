@@ -45,18 +45,6 @@ OWN_CALLS: dict[str, Arguments] = {
 """For what no entry of op_db calls: from numbers of shape (2, 3, 4, 4) to the arguments, those by keyword last."""
 
 
-def core_overloads() -> list[str]:
-    """The overloads that torch tags as core, but for those that write into a tensor given as ``out``."""
-    packets = (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten))
-    overloads = [
-        getattr(packet, name)
-        for packet in packets
-        if isinstance(packet, torch._ops.OpOverloadPacket)
-        for name in packet.overloads()
-    ]
-    return sorted(str(op) for op in overloads if torch.Tag.core in op.tags and not op._schema.is_mutable)
-
-
 def overload_of(name: str) -> torch._ops.OpOverload:
     """The overload called ``namespace.packet.overload``."""
     namespace, packet, overload = name.split(".")

@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from core_coverage import core_overloads, measure_overload
+from core_coverage import measure_overload
 from coverage_page import page, tested
 from coverage_workers import Result, Task, run_tasks, serve
 from model_coverage import family_names, measure_family
 from op_coverage import entries_called, entry_names, measure_entry
+
+from dort_compare.lowering.table import core_overloads
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "coverage.md"

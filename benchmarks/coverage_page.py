@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from core_coverage import DTYPES, core_overloads, overload_of, reason_outside
+from core_coverage import DTYPES, overload_of, reason_outside
 
 from dort_compare.lowering import decompositions, registered
+from dort_compare.lowering.table import core_overloads
 
 Result = dict[str, Any]
 
@@ -53,14 +54,12 @@ def _shares(entries: Sequence[Result], overloads: Sequence[Result]) -> list[str]
         ["of those that count, wholly in ONNX Runtime, both ways", _whole_gradients(with_gradient)],
         ["entries that do not count (random, complex, sparse, unspecified)", len(answered) - len(counted)],
     ]
-    core = {result["name"]: result for result in overloads}
-    inside = [name for name in core_overloads() if name in core and _is_inside(core[name])]
+    core = core_overloads()
+    inside = {result["name"] for result in overloads if result["name"] in core and _is_inside(result)}
     if overloads:
-        rows.append(["core ATen overloads wholly in ONNX Runtime", _share(len(inside), len(core_overloads()))])
-        named = sum(bool(reason_outside(name)) for name in core_overloads() if name not in inside)
-        rows.append(
-            ["of the others, those with a reason of their own", _share(named, len(core_overloads()) - len(inside))]
-        )
+        rows.append(["core ATen overloads wholly in ONNX Runtime", _share(len(inside), len(core))])
+        named = sum(bool(reason_outside(name)) for name in core - inside)
+        rows.append(["of the others, those with a reason of their own", _share(named, len(core - inside))])
     return table(["what", "measured"], rows if entries else rows[5:]) if entries or overloads else []
 
 

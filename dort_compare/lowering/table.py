@@ -29,12 +29,22 @@ class Reach:
     dtypes: tuple[str, ...] | None
 
 
+def core_overloads() -> set[str]:
+    """The overloads that torch tags as core, but for those that write into an operand or a tensor given as ``out``."""
+    registered_names = (
+        name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")
+    )
+    packets = {name.partition(".")[0] for name in registered_names}
+    overloads = [getattr(packet, o) for packet in map(torch.ops.aten.__getattr__, packets) for o in packet.overloads()]
+    return {str(op) for op in overloads if torch.Tag.core in op.tags and not op._schema.is_mutable}
+
+
 def reaches() -> Iterator[Reach]:
     """One line for every overload with a lowering, of core ATen, or emitted by autograd; sorted by name."""
     tested: dict[str, list[str]] = json.loads(_TESTED.read_text())
     lowered = {str(op): op for op in registered() if isinstance(op, torch._ops.OpOverload)}
     decomposed = {str(op) for op in decompositions()}
-    for name in sorted({*tested, *lowered}):
+    for name in sorted({*tested, *lowered, *core_overloads()}):
         how = "decomposition" if name in decomposed else "eager torch"
         if name in lowered:
             how = f"lowering in {registered()[lowered[name]].__module__.rpartition('.')[2]}.py"
