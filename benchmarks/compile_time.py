@@ -3,8 +3,9 @@
     python benchmarks/compile_time.py --nodes 250 1000 4000
 
 The graphs are chains of residual blocks that no part of torch.compile has traced: what is measured is this project's
-own part, and what it asks of ONNX Runtime and of torch's partitioner. Growth is the time of a node, over that in the
-graph before it: 1 where the time is linear.
+own part, and what it asks of ONNX Runtime. Beside "cut", which parts what falls back from the rest, stands what
+torch's CapabilityBasedPartitioner takes for the same. Growth is the time of a node, over that in the graph before it:
+1 where the time is linear.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import create_op_support
 
 from dort_compare import DebugBackend
 from dort_compare.backends import aot, partition
@@ -36,6 +39,7 @@ STAGES: dict[str, tuple[ModuleType, str]] = {
     "lacking": (partition, "missing_kernels"),
     "cut": (partition, "split_graph"),
 }
+PARTITIONER = "torch's cut"
 
 
 @torch.library.custom_op("dort_benchmark::foreign", mutates_args=())
@@ -118,12 +122,22 @@ def measure(nodes: int, every: int) -> dict[str, float]:
     start = time.process_time()
     boxed(inputs)
     times["first run"] = time.process_time() - start
+    if every:
+        times[PARTITIONER] = partitioned(chain(nodes, every))
     return times
+
+
+def partitioned(graph_module: fx.GraphModule) -> float:
+    """CPU seconds of torch's partitioner."""
+    is_ours = create_op_support(lambda _, node: node.target is not torch.ops.dort_benchmark.foreign.default)
+    start = time.process_time()
+    CapabilityBasedPartitioner(graph_module, is_ours, allows_single_node_partition=True).partition_and_fuse()
+    return time.process_time() - start
 
 
 def table(sizes: Sequence[int], every: int) -> None:
     """Prints seconds by stage for growing graphs, and how much more a node costs than in the graph before."""
-    stages = [*STAGES, "all", "first run"]
+    stages = [*STAGES, *([PARTITIONER] if every else []), "all", "first run"]
     title = f"one of {every} nodes falls back" if every else "nothing falls back"
     print(f"\n{title}: CPU seconds (growth of the time a node)")
     print(f"{'nodes':>7}" + "".join(f"{stage:>15}" for stage in stages))

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from op_calls_compiled import compiled_outcome
-from op_coverage import function_of, samples_of
+from op_coverage import run_both_ways, samples_of
 from torch import Tensor
 from torch.testing import make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 CALLS = 2
@@ -99,7 +99,7 @@ def _calls(overload: torch._ops.OpOverload, entries: Sequence[str], dtype: torch
     for entry in entries:
         for sample in samples_of(entry, dtype):
             with _Recorder(overload) as recorder:
-                recorder.run(entry, sample)
+                run_both_ways(entry, sample)
             for call in recorder.calls:
                 signature = _signature(call)
                 if signature not in seen and str(dtype) in signature:
@@ -128,14 +128,6 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.overload = overload
         self.calls: list[Call] = []
-
-    def run(self, entry: str, sample: Any) -> None:
-        try:
-            result = function_of(entry)(sample.input, *sample.args, **sample.kwargs)
-            outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.requires_grad]
-            torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
-        except Exception:  # noqa: BLE001  (an input that torch itself does not accept)
-            return
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -54,12 +54,12 @@ def _shares(entries: Sequence[Result], overloads: Sequence[Result]) -> list[str]
         ["of those that count, wholly in ONNX Runtime, both ways", _whole_gradients(with_gradient)],
         ["entries that do not count (random, complex, sparse, unspecified)", len(answered) - len(counted)],
     ]
-    core = core_overloads()
-    inside = {result["name"] for result in overloads if result["name"] in core and _is_inside(result)}
-    if overloads:
+    core = {result["name"]: result for result in overloads if result["name"] in core_overloads()}
+    inside = {name for name, result in core.items() if _is_inside(result)}
+    if core:
         rows.append(["core ATen overloads wholly in ONNX Runtime", _share(len(inside), len(core))])
-        named = sum(bool(reason_outside(name)) for name in core - inside)
-        rows.append(["of the others, those with a reason of their own", _share(named, len(core - inside))])
+        named = sum(bool(reason_outside(name)) for name in core.keys() - inside)
+        rows.append(["of the others, those with a reason of their own", _share(named, len(core) - len(inside))])
     return table(["what", "measured"], rows if entries else rows[5:]) if entries or overloads else []
 
 

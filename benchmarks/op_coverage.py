@@ -73,6 +73,16 @@ def function_of(name: str) -> Callable[..., Any]:
     return call
 
 
+def run_both_ways(name: str, sample: Any) -> None:
+    """Calls an entry in eager torch, and differentiates the sum of what comes back, where torch accepts the sample."""
+    try:
+        result = function_of(name)(sample.input, *sample.args, **sample.kwargs)
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.requires_grad]
+        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+    except Exception:  # noqa: BLE001
+        return
+
+
 def measure_entry(name: str, limit: int) -> dict[str, Any]:
     """Measures up to ``limit`` samples of an entry, spread over all of them; 0: every one."""
     result = EntryResult(name)
@@ -81,7 +91,7 @@ def measure_entry(name: str, limit: int) -> dict[str, Any]:
     fallen: set[tuple[str, str, str]] = set()
     with Watch() as watch:
         for sample in samples:
-            watch.run(lambda sample=sample: function_of(name)(sample.input, *sample.args, **sample.kwargs))
+            run_both_ways(name, sample)
     result.ops, result.aside = sorted(watch.ops), "unspecified" if name in UNSPECIFIED else watch.aside
     for sample in samples[::stride]:
         outcome = compiled_outcome(function_of(name), (sample.input, *sample.args), sample.kwargs)
@@ -105,14 +115,6 @@ class Watch(TorchDispatchMode):
         self.ops: set[str] = set()
         self.aside = ""
         self.computes = False
-
-    def run(self, call: Callable[[], Any]) -> None:
-        """Calls, and differentiates the sum of what comes back."""
-        try:
-            outputs = [leaf for leaf in tree_leaves(call()) if isinstance(leaf, Tensor) and leaf.requires_grad]
-            torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
-        except Exception:  # noqa: BLE001  (an input that torch itself does not accept)
-            return
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
+from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 from onnxscript import BuilderBase, BuilderFeature
 from torch import fx
 
@@ -153,7 +153,7 @@ class Builder(BuilderBase):
         node.metadata_props.update(self._metadata)
 
     def _promote_constant(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
-        return self._constant(torch.tensor(value, dtype=ir.tensor_adapters.to_torch_dtype(dtype) if dtype else None))
+        return self._constant(torch.tensor(value, dtype=to_torch_dtype(dtype) if dtype else None))
 
     def _infer_shapes(self, node: ir.Node) -> None:
         super()._infer_shapes(node)
@@ -181,6 +181,17 @@ def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:
 def fake_of(value: ir.Value) -> torch.Tensor:
     """The fake tensor that torch traced for the value of an FX node; for a symbolic number that number."""
     return value.meta["val"]
+
+
+def dtype_of(value: ir.Value) -> torch.dtype:
+    """The dtype that any ONNX value has, which may be wider than what torch traced for its FX node."""
+    assert value.dtype is not None
+    return to_torch_dtype(value.dtype)
+
+
+def is_floating(value: ir.Value) -> bool:
+    """Whether any ONNX value holds floating numbers."""
+    return dtype_of(value).is_floating_point
 
 
 def is_symbolic_number(value: object) -> bool:

@@ -19,6 +19,8 @@ def minus(op: Builder, a: Dim, b: Dim) -> Dim:
 
 def times(op: Builder, a: Dim, b: Dim) -> Dim:
     """a * b"""
+    if a == 1 or b == 1:
+        return b if a == 1 else a
     return a * b if isinstance(a, int) and isinstance(b, int) else op.Mul(op.const(a), op.const(b))
 
 

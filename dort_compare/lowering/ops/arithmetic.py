@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, fake_of
-from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, constant, dtype_of, promoted
+from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -70,7 +70,7 @@ def div(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
 def addcmul(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: Number = 1) -> ir.Value:
     """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     x, tensor1, tensor2 = promoted(op, (x, tensor1, tensor2), opmath(op.result.dtype))
-    return op.Add(x, op.Mul(_scaled(op, tensor1, value), tensor2))
+    return op.Add(x, op.Mul(scaled(op, tensor1, value), tensor2))
 
 
 @lowering(aten.addcdiv.default)
@@ -78,11 +78,7 @@ def addcmul(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, valu
 def addcdiv(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: Number = 1) -> ir.Value:
     """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     x, tensor1, tensor2 = promoted(op, (x, tensor1, tensor2), opmath(op.result.dtype))
-    return op.Add(x, op.Div(_scaled(op, tensor1, value), tensor2))
-
-
-def _scaled(op: Builder, x: ir.Value, factor: Number) -> ir.Value:
-    return x if factor == 1 else op.Mul(x, constant(op, factor, dtype_of(x)))
+    return op.Add(x, op.Div(scaled(op, tensor1, value), tensor2))
 
 
 @lowering(aten.lerp.Scalar, aten.lerp.Tensor)

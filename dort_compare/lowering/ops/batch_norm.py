@@ -11,15 +11,17 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.ops.normalization import (
     Results,
+    affine,
+    by_channel,
     input_gradient,
     moments,
     reciprocal_deviation,
-    scaled,
     summed,
     zeros,
 )
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 Maybe = ir.Value | None
@@ -129,7 +131,7 @@ def _by_batch_statistics(
     axes = _all_but_channels(x)
     mean, centred, variance = moments(op, x, axes)
     rstd = reciprocal_deviation(op, variance, eps)
-    y = scaled(op, op.Mul(centred, rstd), _by_channel(op, weight, x), _by_channel(op, bias, x))
+    y = affine(op, op.Mul(centred, rstd), by_channel(op, weight, x), by_channel(op, bias, x))
     return y, op.Squeeze(mean, axes), op.Squeeze(rstd, axes), op.Squeeze(variance, axes)
 
 
@@ -148,8 +150,8 @@ def _by_running_statistics(
         y = op.BatchNormalization(x, factor, offset, mean, variance, epsilon=eps)
     else:
         rstd = reciprocal_deviation(op, variance, eps)
-        normal = op.Mul(op.Sub(x, _by_channel(op, mean, x)), _by_channel(op, rstd, x))
-        y = scaled(op, normal, _by_channel(op, weight, x), _by_channel(op, bias, x))
+        normal = op.Mul(op.Sub(x, by_channel(op, mean, x)), by_channel(op, rstd, x))
+        y = affine(op, normal, by_channel(op, weight, x), by_channel(op, bias, x))
     if tuple(op.result[1].shape) == (0,):
         return y, _empty(op, 1), _empty(op, 2)
     return y, mean, reciprocal_deviation(op, variance, eps)
@@ -176,21 +178,15 @@ def _updated(
 
 def _correction(op: Builder, sizes: Sequence[Dim], dtype: torch.dtype) -> ir.Value:
     """n / (n - 1) for n elements."""
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) == len(sizes):
-        count = math.prod(known)
+    count = product(op, sizes)
+    if isinstance(count, int):
         return op.const(count / (count - 1) if count > 1 else math.nan, dtype)
-    total = op.cast(op.ReduceProd(op.dims(sizes), keepdims=0), dtype)
+    total = op.cast(count, dtype)
     return op.Div(total, op.Sub(total, op.const(1, dtype)))
 
 
 def _all_but_channels(x: ir.Value) -> list[int]:
     return [0, *range(2, len(shape_of(x)))]
-
-
-def _by_channel(op: Builder, value: Maybe, x: ir.Value) -> Maybe:
-    """A number for each channel, to be multiplied with (batch, channels, ...)."""
-    return value and op.Reshape(value, [-1, *[1] * (len(shape_of(x)) - 2)])
 
 
 @lowering(aten.native_batch_norm_backward.default)
@@ -216,16 +212,16 @@ def native_batch_norm_backward(
         return zeros(op)
     axes = _all_but_channels(x)
     if train:
-        mean, rstd = _by_channel(op, save_mean, x), _by_channel(op, save_invstd, x)
+        mean, rstd = by_channel(op, save_mean, x), by_channel(op, save_invstd, x)
     else:
         assert running_var is not None
-        mean = _by_channel(op, running_mean, x)
-        rstd = _by_channel(op, reciprocal_deviation(op, running_var, eps), x)
+        mean = by_channel(op, running_mean, x)
+        rstd = by_channel(op, reciprocal_deviation(op, running_var, eps), x)
     assert rstd is not None
     normal = op.Mul(op.Sub(x, mean), rstd)
     by_input = by_weight = by_bias = None
     if output_mask[0]:
-        weighted = scaled(op, grad, _by_channel(op, weight, x), None)
+        weighted = affine(op, grad, by_channel(op, weight, x), None)
         by_input = input_gradient(op, weighted, normal, rstd, axes) if train else op.Mul(weighted, rstd)
     if output_mask[1]:
         by_weight = summed(op, op.Mul(grad, normal), axes)

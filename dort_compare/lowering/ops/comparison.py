@@ -7,11 +7,10 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.builder import Builder, dtype_of
 from dort_compare.lowering.ops.operands import (
     Operand,
     chosen,
-    dtype_of,
     in_kernel_dtype,
     promoted,
     promoted_dtype,

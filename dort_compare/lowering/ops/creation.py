@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.ops.symbolic import is_float
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv
 
@@ -127,7 +128,7 @@ def _arange(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float
 
 def _length(op: Builder, start: Dim | float, end: Dim | float, step: Dim | float) -> ir.Value:
     """ceil((end - start) / step)"""
-    if any(map(_is_float, (start, end, step))):
+    if any(map(is_float, (start, end, step))):
         first, last, by = (op.const(bound, torch.float64) for bound in (start, end, step))
         return op.cast(op.Ceil(op.Div(op.Sub(last, first), by)), torch.int64)
     first, last, by = (op.const(bound) for bound in (start, end, step))
@@ -141,7 +142,3 @@ def _counted(op: Builder, length: Dim, start: Dim | float, step: Dim | float) ->
     wide = torch.float64 if op.result.dtype.is_floating_point else torch.int64
     scaled = op.Mul(op.cast(count, wide), op.const(step, wide))
     return op.cast(op.Add(scaled, op.const(start, wide)), op.result.dtype)
-
-
-def _is_float(number: Dim | float) -> bool:
-    return isinstance(number, float) or (isinstance(number, ir.Value) and number.dtype == ir.DataType.DOUBLE)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder, dtype_of, fake_of
 from dort_compare.lowering.ops.arithmetic import div
-from dort_compare.lowering.ops.operands import Operand, dtype_of, in_kernel_dtype, kernel_dtype, promoted
+from dort_compare.lowering.ops.operands import Operand, in_kernel_dtype, kernel_dtype, promoted
 from dort_compare.lowering.ops.rounding import truncated
 from dort_compare.lowering.ops.signs import with_sign
 from dort_compare.lowering.registry import lowering

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
 from dort_compare.lowering.ops.reduction import Dims, reduce
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -96,18 +96,12 @@ def _places(op: Builder, operator: str, x: ir.Value, dim: int) -> ir.Value:
     """
     if x.dtype in (ir.DataType.BOOL, ir.DataType.INT16):
         x = op.cast(x, torch.int64)
-    if holds_floats(x):
+    if is_floating(x):
         is_nan = op.IsNaN(x)
         flags = op.cast(is_nan if operator == "ArgMax" else op.Not(is_nan), torch.float32)
         has_nan = op.ReduceMax(op.cast(is_nan, torch.uint8), [dim], keepdims=1)
         x = op.Where(op.cast(has_nan, torch.bool), op.CastLike(flags, x), x)
     return getattr(op, operator)(x, axis=dim, keepdims=1)
-
-
-def holds_floats(x: ir.Value) -> bool:
-    """Whether an ONNX value holds floating numbers."""
-    assert x.dtype is not None
-    return x.dtype.is_floating_point()
 
 
 @lowering(aten.max.dim)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
-from dort_compare.lowering.ops.masks import chosen, is_mask, without_masks
-from dort_compare.lowering.ops.scattering import dtype_of, reduced_into, scattered
+from dort_compare.lowering.ops.masks import is_mask, without_masks
+from dort_compare.lowering.ops.operands import chosen
+from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 Number = int | float | bool
@@ -57,7 +59,7 @@ def _put_by_mask(op: Builder, x: ir.Value, mask: ir.Value, behind: int, values: 
     if place > 0 and mask_rank > 1:
         values = op.Unsqueeze(values, list(range(place, place + mask_rank - 1)))
     mask = _with_ones(op, op.cast(mask, torch.bool), mask_rank, behind)
-    return chosen(op, mask, values, x, op.result.dtype)
+    return chosen(op, mask, values, x)
 
 
 def _with_ones(op: Builder, x: ir.Value, rank: int, behind: int) -> ir.Value:
@@ -103,17 +105,18 @@ def _put_along(op: Builder, x: ir.Value, dim: int, index: ir.Value, values: ir.V
 def _places(op: Builder, x: ir.Value, dims: list[int], indices: list[ir.Value]) -> ir.Value:
     """Where the elements of x[..., i, ..., j, ...] stand in the flat ``x``, in the shape of that result."""
     rank = len(shape_of(x))
-    strides = _strides(op, [op.size(x, d) for d in range(rank)])
+    sizes = [op.size(x, d) for d in range(rank)]
+    strides = [product(op, sizes[d + 1 :]) for d in range(rank)]
     rest = [d for d in range(rank) if d not in dims]
     last = dims[0] if are_neighbours(dims) else 0
     behind = len([d for d in rest if d >= last])
     picked_rank = max(len(i.shape or ()) for i in indices)
     terms = []
     for d, index in zip(dims, indices, strict=True):
-        place = op.Mod(op.cast(index, torch.int64), _value(op, op.size(x, d)))
+        place = op.Mod(op.cast(index, torch.int64), op.const(sizes[d]))
         terms.append(_with_ones(op, _times(op, place, strides[d]), len(index.shape or ()), behind))
     for i, d in enumerate(rest):
-        count = op.Range(op.const(0), _value(op, op.size(x, d)), op.const(1))
+        count = op.Range(op.const(0), op.const(sizes[d]), op.const(1))
         after = len(rest) - i - 1 + (picked_rank if d < last else 0)
         terms.append(_with_ones(op, _times(op, count, strides[d]), 1, after))
     total = terms[0]
@@ -122,22 +125,8 @@ def _places(op: Builder, x: ir.Value, dims: list[int], indices: list[ir.Value]) 
     return total
 
 
-def _strides(op: Builder, sizes: Sequence[Dim]) -> list[Dim]:
-    """How far apart neighbours along each dimension are in a contiguous tensor."""
-    strides: list[Dim] = [1]
-    for size in reversed(sizes[1:]):
-        last = strides[0]
-        both_known = isinstance(size, int) and isinstance(last, int)
-        strides.insert(0, size * last if both_known else op.Mul(_value(op, size), _value(op, last)))
-    return strides
-
-
 def _times(op: Builder, place: ir.Value, stride: Dim) -> ir.Value:
-    return place if isinstance(stride, int) and stride == 1 else op.Mul(place, _value(op, stride))
-
-
-def _value(op: Builder, size: Dim) -> ir.Value:
-    return op.const(size) if isinstance(size, int) else size
+    return place if isinstance(stride, int) and stride == 1 else op.Mul(place, op.const(stride))
 
 
 @lowering(aten.put.default)

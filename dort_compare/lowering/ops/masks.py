@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.ops.operands import chosen
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -36,13 +37,6 @@ def _coordinates(op: Builder, mask: ir.Value) -> list[ir.Value]:
         raise op.unsupported("a mask of no dimension as index")
     places = op.NonZero(op.cast(mask, torch.bool))
     return [op.Gather(places, op.const(dim), axis=0) for dim in range(rank)]
-
-
-def chosen(op: Builder, condition: ir.Value, x: ir.Value, y: ir.Value, dtype: torch.dtype) -> ir.Value:
-    """Where(condition, x, y) on values of ``dtype``; booleans as bytes, for which ONNX Runtime has a kernel."""
-    if dtype != torch.bool:
-        return op.Where(condition, x, y)
-    return op.cast(op.Where(condition, op.cast(x, torch.uint8), op.cast(y, torch.uint8)), torch.bool)
 
 
 @lowering(aten.nonzero.default)
@@ -86,7 +80,7 @@ def masked_scatter(op: Builder, x: ir.Value, mask: ir.Value, source: ir.Value) -
     before = op.CumSum(op.cast(op.Reshape(mask, [-1]), torch.int64), op.const(0), exclusive=1)
     read = op.Min(before, op.Sub(op.Size(source), 1))  # behind the last selected element it may count too far
     replacement = op.Gather(op.Reshape(source, [-1]), read)
-    return chosen(op, mask, op.Reshape(replacement, op.Shape(x), allowzero=1), x, op.result.dtype)
+    return chosen(op, mask, op.Reshape(replacement, op.Shape(x), allowzero=1), x)
 
 
 @lowering(aten.masked_scatter_backward.default)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.ops.operands import Number, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -22,34 +23,27 @@ def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 @lowering(aten.addmm.default)
 @in_float32
 @in_int64
-def addmm(
-    op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: int | float = 1, alpha: int | float = 1
-) -> ir.Value:
-    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
-
-    beta bias + alpha x y; a bias that beta = 0 leaves out may hold NaN, as in torch.
-    """
-    product = _scaled(op, op.MatMul(x, y), alpha)
-    return product if beta == 0 else op.Add(product, _scaled(op, bias, beta))
+def addmm(op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: Number = 1, alpha: Number = 1) -> ir.Value:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _added(op, op.MatMul(x, y), bias, beta, alpha)
 
 
-def _scaled(op: Builder, x: ir.Value, factor: int | float) -> ir.Value:
-    return x if factor == 1 else op.Mul(x, factor)
+def _added(op: Builder, product: ir.Value, bias: ir.Value, beta: Number, alpha: Number) -> ir.Value:
+    """beta bias + alpha product; a bias that beta = 0 leaves out may hold NaN, as in torch."""
+    product = scaled(op, product, alpha)
+    return product if beta == 0 else op.Add(product, scaled(op, bias, beta))
 
 
 @lowering(aten.addbmm.default)
 @in_float32
 @in_int64
-def addbmm(
-    op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: int | float = 1, alpha: int | float = 1
-) -> ir.Value:
+def addbmm(op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: Number = 1, alpha: Number = 1) -> ir.Value:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
 
-    beta bias + alpha (sum over the batch of x y), the sum as one product of matrices, [N, B K] and [B K, M].
+    The sum over the batch of x y is one product of matrices, [N, B K] and [B K, M].
     """
     rows, columns = op.result.shape
     if 0 in (*shape_of(x), *shape_of(y)) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
         raise op.unsupported("a sum of no products, or of products of symbolic size")
     left = op.Reshape(op.Transpose(x, perm=[1, 0, 2]), [rows, -1])
-    product = _scaled(op, op.MatMul(left, op.Reshape(y, [-1, columns])), alpha)
-    return product if beta == 0 else op.Add(product, _scaled(op, bias, beta))
+    return _added(op, op.MatMul(left, op.Reshape(y, [-1, columns])), bias, beta, alpha)

@@ -12,6 +12,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 from dort_compare.lowering.windows import Windows, windowed
 
 aten = torch.ops.aten
@@ -55,7 +56,7 @@ def _max_pool(
     }
     batched = batch(op, _comparable(op, x), rank)
     values, places = op.MaxPool(batched, **attributes, _outputs=2)
-    places = op.Mod(places, _product(op, _spatial(op, x, rank)))
+    places = op.Mod(places, op.const(product(op, _spatial(op, x, rank))))
     if op.result_dtype.is_floating_point:
         last_nan = op.MaxPool(batch(op, _nan_places(op, x, rank), rank), **attributes)
         has_nan = _is_place(op, last_nan)
@@ -75,7 +76,7 @@ def _comparable(op: Builder, x: ir.Value) -> ir.Value:
 def _nan_places(op: Builder, x: ir.Value, rank: int) -> ir.Value:
     """Where an element is NaN its position, elsewhere -1."""
     sizes = _spatial(op, x, rank)
-    numbered = op.cast(op.Range(op.const(0), _product(op, sizes), op.const(1)), torch.float64)
+    numbered = op.cast(op.Range(op.const(0), op.const(product(op, sizes)), op.const(1)), torch.float64)
     is_nan = op.IsNaN(op.cast(x, opmath(op.result_dtype)))
     return op.Where(is_nan, op.Reshape(numbered, op.dims(sizes)), op.const(-1, torch.float64))
 
@@ -130,13 +131,6 @@ def _single(op: Builder, rank: int) -> bool:
 
 def _spatial(op: Builder, x: ir.Value, rank: int) -> list[Dim]:
     return [op.size(x, d) for d in range(-rank, 0)]
-
-
-def _product(op: Builder, sizes: Sequence[Dim]) -> ir.Value:
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) == len(sizes):
-        return op.const(math.prod(known))
-    return op.Squeeze(op.ReduceProd(op.dims(sizes)), [0])
 
 
 @lowering(aten.adaptive_max_pool2d.default)

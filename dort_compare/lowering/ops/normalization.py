@@ -41,7 +41,7 @@ def zeros(op: Builder) -> Results:
     )
 
 
-def scaled(op: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+def affine(op: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None) -> ir.Value:
     """``x`` times weight plus bias, where they are given."""
     x = x if weight is None else op.Mul(x, weight)
     return x if bias is None else op.Add(x, bias)
@@ -82,7 +82,7 @@ def native_layer_norm(
         return tuple(op.LayerNormalization(*operands, axis=axis, epsilon=eps, _outputs=3))
     mean, centred, variance = moments(op, x, range(axis, rank))
     rstd = reciprocal_deviation(op, variance, eps)
-    return scaled(op, op.Mul(centred, rstd), weight, bias), mean, rstd
+    return affine(op, op.Mul(centred, rstd), weight, bias), mean, rstd
 
 
 @lowering(aten.native_layer_norm_backward.default)
@@ -106,7 +106,7 @@ def native_layer_norm_backward(
     normal = op.Mul(op.Sub(x, mean), rstd)
     by_input = by_weight = by_bias = None
     if output_mask[0]:
-        by_input = input_gradient(op, scaled(op, grad, weight, None), normal, rstd, range(axis, rank))
+        by_input = input_gradient(op, affine(op, grad, weight, None), normal, rstd, range(axis, rank))
     if output_mask[1] and weight is not None:
         by_weight = summed(op, op.Mul(grad, normal), range(axis))
     if output_mask[2] and bias is not None:
@@ -133,7 +133,7 @@ def native_group_norm(
     mean, centred, variance = moments(op, op.Reshape(x, [0, group, -1]), [2])
     rstd = reciprocal_deviation(op, variance, eps)
     normal = _like(op, op.Mul(centred, rstd), x)
-    y = scaled(op, normal, *(_by_channel(op, value, x) for value in (weight, bias)))
+    y = affine(op, normal, *(by_channel(op, value, x) for value in (weight, bias)))
     return y, op.Squeeze(mean, [2]), op.Squeeze(rstd, [2])
 
 
@@ -141,7 +141,7 @@ def _like(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return op.Reshape(x, op.dims([op.size(y, d) for d in range(len(shape_of(y)))]))
 
 
-def _by_channel(op: Builder, value: ir.Value | None, x: ir.Value) -> ir.Value | None:
+def by_channel(op: Builder, value: ir.Value | None, x: ir.Value) -> ir.Value | None:
     """A number for each channel, to be multiplied with (batch, channels, ...)."""
     return value and op.Reshape(value, [-1, *[1] * (len(shape_of(x)) - 2)])
 
@@ -168,7 +168,7 @@ def native_group_norm_backward(
     normal = op.Mul(op.Sub(op.Reshape(x, [0, group, -1]), mean), rstd)
     by_input = by_weight = by_bias = None
     if output_mask[0]:
-        weighted = op.Reshape(scaled(op, grad, _by_channel(op, weight, x), None), [0, group, -1])
+        weighted = op.Reshape(affine(op, grad, by_channel(op, weight, x), None), [0, group, -1])
         by_input = _like(op, input_gradient(op, weighted, normal, rstd, [2]), x)
     others = [0, *range(2, len(shape_of(x)))]
     if output_mask[1]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import to_torch_dtype
 
-from dort_compare.lowering.builder import Builder, fake_of, is_symbolic_number
+from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_symbolic_number
 from dort_compare.lowering.precision import NARROW, is_exact, opmath
 
 Number = int | float | bool
@@ -42,12 +41,6 @@ def kernel_dtype(dtype: torch.dtype) -> torch.dtype:
     if dtype.is_floating_point:
         return opmath(dtype)
     return torch.int64 if ir.tensor_adapters.from_torch_dtype(dtype) in NARROW else dtype
-
-
-def dtype_of(x: ir.Value) -> torch.dtype:
-    """The dtype of any ONNX value, that of an FX node or one in between."""
-    assert x.dtype is not None
-    return to_torch_dtype(x.dtype)
 
 
 def in_kernel_dtype(*, exact_numbers: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -88,6 +81,11 @@ def compute_dtype(op: Builder, operands: Iterable[Operand]) -> torch.dtype:
     return dtype if is_held else opmath(dtype)
 
 
+def scaled(op: Builder, x: ir.Value, factor: Operand) -> ir.Value:
+    """``x`` times a number, in the dtype of ``x``."""
+    return x if not isinstance(factor, ir.Value) and factor == 1 else op.Mul(x, *promoted(op, (factor,), dtype_of(x)))
+
+
 def arithmetic(op: Builder, operator: str, *operands: Operand) -> ir.Value:
     """One ONNX operator on promoted operands, its result in torch's dtype."""
     dtype = compute_dtype(op, operands)
@@ -106,8 +104,3 @@ def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value
 def same_shape(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether two fake tensors have the same sizes; symbolic ones are not asked, which would add a guard."""
     return list(map(str, x.shape)) == list(map(str, y.shape))
-
-
-def is_floating(x: ir.Value) -> bool:
-    """Whether the value of an FX node holds floating numbers."""
-    return fake_of(x).dtype.is_floating_point

@@ -10,6 +10,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import minus
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -39,13 +40,8 @@ def roll(op: Builder, x: ir.Value, shifts: Sequence[Dim], dims: Sequence[int] = 
         flat = _rolled(op, op.Reshape(x, [-1]), 0, shifts[0], count if isinstance(count, int) else op.Size(x))
         return op.Reshape(flat, op.Shape(x))
     for shift, dim in zip(shifts, dims, strict=True):
-        size = shape[dim]
-        x = _rolled(op, x, dim, shift, size if isinstance(size, int) else _length(op, x, dim))
+        x = _rolled(op, x, dim, shift, op.size(x, dim))
     return x
-
-
-def _length(op: Builder, x: ir.Value, dim: int) -> ir.Value:
-    return op.Gather(op.Shape(x), op.const(dim))
 
 
 def _rolled(op: Builder, x: ir.Value, dim: int, shift: Dim, size: Dim) -> ir.Value:
@@ -80,11 +76,8 @@ def unfold(op: Builder, x: ir.Value, dimension: int, size: int, step: int) -> ir
 
 def _windows(op: Builder, length: Dim, size: int, step: int) -> ir.Value:
     """The indices of the elements of all windows: window, place in it."""
-    if isinstance(length, int):
-        end: ir.Value = op.const(length - size + 1)
-    else:
-        end = op.Sub(length, size - 1)
-    firsts = op.Range(op.const(0), end, op.const(step))
+    end = minus(op, length, size - 1)
+    firsts = op.Range(op.const(0), op.const(end), op.const(step))
     return op.Add(op.Unsqueeze(firsts, [1]), op.Range(op.const(0), op.const(size), op.const(1)))
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.ops.operands import is_floating
+from dort_compare.lowering.builder import Builder, is_floating
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 

@@ -12,8 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
-from dort_compare.lowering.ops.extremes import holds_floats
+from dort_compare.lowering.builder import Builder, is_floating, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -99,7 +98,7 @@ def _running_extreme(op: Builder, comparison: str, x: ir.Value, dim: int) -> tup
 
     def join(before: Parts, here: Parts) -> Parts:
         takes_over = getattr(op, comparison)(here[0], before[0])
-        if holds_floats(here[0]):
+        if is_floating(here[0]):
             takes_over = op.Or(takes_over, op.IsNaN(here[0]))
         return tuple(op.Where(takes_over, new, old) for new, old in zip(here, before, strict=True))
 

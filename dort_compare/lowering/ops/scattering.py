@@ -6,9 +6,8 @@ import math
 
 import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import to_torch_dtype
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, dtype_of, is_floating, shape_of
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -65,12 +64,6 @@ def filled(op: Builder, number: Number, x: ir.Value, index: ir.Value) -> ir.Valu
     return op.Expand(op.const(number, dtype_of(x)), op.Shape(index))
 
 
-def dtype_of(x: ir.Value) -> torch.dtype:
-    """The dtype that ``x`` has by now, which may be wider than what torch traced."""
-    assert x.dtype is not None
-    return to_torch_dtype(x.dtype)
-
-
 @lowering(aten.scatter_add.default)
 @in_float32
 def scatter_add(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
@@ -121,7 +114,7 @@ def reduced_into(
     result = scattered(op, x, dim, index, src, _REDUCTIONS[reduce])
     if reduce == "mean":
         return _divided(op, result, _counts(op, x, dim, index, include_self))
-    if reduce in ("amax", "amin") and dtype_of(x).is_floating_point:
+    if reduce in ("amax", "amin") and is_floating(x):
         return _with_nan(op, result, x, dim, index, src)
     return result
 
@@ -148,7 +141,7 @@ def _counts(op: Builder, x: ir.Value, dim: int, index: ir.Value, include_self: b
 
 def _divided(op: Builder, total: ir.Value, counts: ir.Value) -> ir.Value:
     """Integers are rounded down, as torch does, where ONNX rounds towards zero."""
-    if dtype_of(total).is_floating_point:
+    if is_floating(total):
         return op.Div(total, counts)
     return op.Div(op.Sub(total, op.Mod(total, counts)), counts)
 

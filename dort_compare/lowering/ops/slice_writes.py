@@ -7,6 +7,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import plus
 
 aten = torch.ops.aten
 _END = 2**63 - 1
@@ -55,10 +56,7 @@ def slice_scatter(
 def _between(op: Builder, x: ir.Value, src: ir.Value, dim: int, first: Dim, length: Dim) -> ir.Value:
     """``x`` before ``first``, ``src``, and ``x`` behind them."""
     size = shape_of(x)[dim]
-    if isinstance(first, int) and isinstance(length, int):
-        rest: Dim = first + length
-    else:
-        rest = op.Add(_value(op, first), _value(op, length))
+    rest = plus(op, first, length)
     parts = [src]
     if not (isinstance(first, int) and first == 0):
         parts.insert(0, op.Slice(x, [0], op.dims([first]), [dim]))
@@ -71,7 +69,3 @@ def _every(op: Builder, x: ir.Value, src: ir.Value, dim: int, places: range) -> 
     ones = [1] * (len(shape_of(x)) - dim - 1)
     targets = op.Expand(op.Reshape(op.const(list(places)), op.const([-1, *ones])), op.Shape(src))
     return op.ScatterElements(x, targets, src, axis=dim)
-
-
-def _value(op: Builder, size: Dim) -> ir.Value:
-    return op.const(size) if isinstance(size, int) else size

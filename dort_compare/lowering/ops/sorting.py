@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
-from dort_compare.lowering.ops.extremes import holds_floats, picked
+from dort_compare.lowering.builder import Builder, Dim, is_floating, shape_of
+from dort_compare.lowering.ops.extremes import picked
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -40,7 +41,7 @@ def _keys(op: Builder, x: ir.Value) -> ir.Value:
     """
     if x.dtype == ir.DataType.BOOL:
         return op.cast(x, torch.uint8)
-    if not holds_floats(x):
+    if not is_floating(x):
         return x
     wide = op.cast(x, torch.float64)
     number = lambda value: op.const(value, torch.float64)  # noqa: E731
@@ -113,21 +114,22 @@ def median_dim(op: Builder, x: ir.Value, dim: int, keepdim: bool = False) -> Pai
 @lowering(aten.median.default)
 def median(op: Builder, x: ir.Value) -> ir.Value:
     """median(Tensor self) -> Tensor"""
+    return _of_all(op, x, _median)
+
+
+def _of_all(op: Builder, x: ir.Value, place_of: Callable[[Builder, ir.Value, int], ir.Value]) -> ir.Value:
+    """The element of the flat tensor at the place that is found for it; NaN of none."""
     if 0 in shape_of(x):
-        return _nan(op)
+        return op.Identity(op.const(math.nan, op.result.dtype))
     flat = op.Reshape(x, [-1])
-    return op.Squeeze(op.Gather(flat, _median(op, flat, 0), axis=0), [0])
-
-
-def _nan(op: Builder) -> ir.Value:
-    return op.Identity(op.const(math.nan, op.result.dtype))
+    return op.Squeeze(op.Gather(flat, place_of(op, flat, 0), axis=0), [0])
 
 
 def _median(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """Where the lower of the two in the middle stands, or the first NaN."""
     places = _ranked(op, x, _middle(op, x, dim), dim, largest=False)
     place = _last(op, places, dim)
-    if not holds_floats(x):
+    if not is_floating(x):
         return place
     flags = op.cast(op.IsNaN(x), torch.int32)
     has_nan = op.cast(op.ReduceMax(flags, [dim], keepdims=1), torch.bool)
@@ -148,15 +150,12 @@ def nanmedian_dim(op: Builder, x: ir.Value, dim: int, keepdim: bool = False) -> 
 @lowering(aten.nanmedian.default)
 def nanmedian(op: Builder, x: ir.Value) -> ir.Value:
     """nanmedian(Tensor self) -> Tensor"""
-    if 0 in shape_of(x):
-        return _nan(op)
-    flat = op.Reshape(x, [-1])
-    return op.Squeeze(op.Gather(flat, _nanmedian(op, flat, 0), axis=0), [0])
+    return _of_all(op, x, _nanmedian)
 
 
 def _nanmedian(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """The median of what stands in front of the NaNs once all is sorted."""
-    if not holds_floats(x):
+    if not is_floating(x):
         return _median(op, x, dim)
     places = _ranked(op, x, _length(op, x, dim), dim, largest=False)
     counts = op.ReduceSum(op.cast(op.Not(op.IsNaN(x)), torch.int64), [dim], keepdims=1)

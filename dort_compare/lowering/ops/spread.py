@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import onnx_ir as ir
@@ -12,6 +11,7 @@ from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -81,10 +81,7 @@ def _spread(op: Builder, x: ir.Value, dim: Dims, correction: float | None, keepd
 
 
 def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: float) -> float | ir.Value:
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) == len(sizes):
-        return max(math.prod(known) - correction, 0)
-    count = op.const(math.prod(known))
-    for size in sizes:
-        count = count if isinstance(size, int) else op.Mul(count, size)
+    count = product(op, sizes)
+    if isinstance(count, int):
+        return max(count - correction, 0)
     return op.Max(op.Sub(op.CastLike(count, x), correction), 0)

@@ -23,13 +23,14 @@ aten = torch.ops.aten
 Number = bool | int | float | ir.Value
 
 
-def _is_float(number: Number) -> bool:
+def is_float(number: Number) -> bool:
+    """Whether a number of Python's, or the value that stands for one, is a float."""
     return isinstance(number, float) or (isinstance(number, ir.Value) and number.dtype == ir.DataType.DOUBLE)
 
 
 def _promoted(op: Builder, *numbers: Number) -> list[ir.Value]:
     """The numbers as values of one dtype: float64 where one is a float, else int64."""
-    return _values(op, torch.float64 if any(map(_is_float, numbers)) else torch.int64, *numbers)
+    return _values(op, torch.float64 if any(map(is_float, numbers)) else torch.int64, *numbers)
 
 
 def _values(op: Builder, dtype: torch.dtype, *numbers: Number) -> list[ir.Value]:
@@ -143,7 +144,7 @@ def floordiv(op: Builder, a: Dim, b: Dim) -> ir.Value:
 def mod(op: Builder, a: Number, b: Number) -> ir.Value:
     """a % b, of the sign of b: ONNX's rule for integers, while that for floats is C's, the sign of a."""
     dividend, divisor = _promoted(op, a, b)
-    if not _is_float(dividend):
+    if not is_float(dividend):
         return op.Mod(dividend, divisor)
     rest = op.Mod(dividend, divisor, fmod=1)
     return op.Where(op.Less(op.Mul(rest, divisor), 0), op.Add(rest, divisor), rest)
@@ -216,13 +217,13 @@ def trunc(op: Builder, a: Number) -> ir.Value:
 @lowering(math.floor)
 def floor(op: Builder, a: Number) -> ir.Value:
     """The largest integer not above a"""
-    return op.cast(op.Floor(*_values(op, torch.float64, a)), torch.int64) if _is_float(a) else op.const(a)
+    return op.cast(op.Floor(*_values(op, torch.float64, a)), torch.int64) if is_float(a) else op.const(a)
 
 
 @lowering(math.ceil)
 def ceil(op: Builder, a: Number) -> ir.Value:
     """The smallest integer not below a"""
-    return op.cast(op.Ceil(*_values(op, torch.float64, a)), torch.int64) if _is_float(a) else op.const(a)
+    return op.cast(op.Ceil(*_values(op, torch.float64, a)), torch.int64) if is_float(a) else op.const(a)
 
 
 @lowering(builtins.round)

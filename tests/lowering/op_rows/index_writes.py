@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from op_rows.indexing import element_indices
 from op_rows.row import ALL, FLOATS, INTS, SUM, Row, Sample, case, new
 
 aten = torch.ops.aten
@@ -14,24 +15,8 @@ aten = torch.ops.aten
 
 def put(dtype: torch.dtype, *, accumulate: bool) -> Iterable[Sample]:
     x = new(dtype, 3, 4, 5)
-    i, j, column = torch.tensor([0, -1, 1]), torch.tensor([1, -4, 0]), torch.tensor([[0], [-2]])
-    for indices in (
-        [i],
-        [None, i],
-        [None, None, column],
-        [i, j],
-        [None, i, j],
-        [i, None, j],
-        [column, j],
-        [None, column, j],
-        [i, j, i],
-        [torch.tensor(1), None, i],
-        [torch.tensor(-1)],
-        [i.to(torch.int32), j],
-        [i[:0], j[:0]],
-        [None, i[:0]],
-        [i, torch.tensor([2])],
-    ):
+    i, j = torch.tensor([0, -1, 1]), torch.tensor([1, -4, 0])
+    for indices in element_indices(i, j):
         picked = aten.index.Tensor(x, [k if k is None else k.long() for k in indices])
         yield case(x, indices, new(dtype, *picked.shape), accumulate)
     yield case(x, [None, i, j], new(dtype), accumulate)

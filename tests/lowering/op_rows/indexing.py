@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch import Tensor
 
 from op_rows.row import FLOATS, SUM, Row, Sample, case, new, special
 
@@ -12,11 +13,10 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 
-def by_index(dtype: torch.dtype) -> Iterable[Sample]:
-    x = new(dtype, 3, 4, 5)
-    i, j = torch.tensor([0, -1, 2]), torch.tensor([1, -4, 0])
+def element_indices(i: Tensor, j: Tensor) -> list[list[Tensor | None]]:
+    """What indexes a tensor of shape (3, 4, 5): ``i`` and ``j``, vectors of equal length, in every place and form."""
     column = torch.tensor([[0], [-2]])
-    for indices in (
+    return [
         [i],
         [None, i],
         [None, None, column],
@@ -24,7 +24,7 @@ def by_index(dtype: torch.dtype) -> Iterable[Sample]:
         [None, i, j],
         [i, None, j],
         [column, j],
-        [None, column, i],
+        [None, column, j],
         [i, j, i],
         [torch.tensor(1), None, i],
         [torch.tensor(-1)],
@@ -33,9 +33,14 @@ def by_index(dtype: torch.dtype) -> Iterable[Sample]:
         [i[:0], j[:0]],
         [None, i[:0]],
         [i, torch.tensor([2])],
-    ):
+    ]
+
+
+def by_index(dtype: torch.dtype) -> Iterable[Sample]:
+    x = new(dtype, 3, 4, 5)
+    for indices in element_indices(torch.tensor([0, -1, 2]), torch.tensor([1, -4, 0])):
         yield case(x, indices)
-    yield case(new(dtype, 0, 4), [None, i])
+    yield case(new(dtype, 0, 4), [None, torch.tensor([0, -1])])
 
 
 def by_mask(dtype: torch.dtype) -> Iterable[Sample]:
