@@ -30,13 +30,18 @@ class Reach:
 
 
 def core_overloads() -> set[str]:
-    """The overloads that torch tags as core, but for those that write into an operand or a tensor given as ``out``."""
-    registered_names = (
-        name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")
-    )
-    packets = {name.partition(".")[0] for name in registered_names}
-    overloads = [getattr(packet, o) for packet in map(torch.ops.aten.__getattr__, packets) for o in packet.overloads()]
-    return {str(op) for op in overloads if torch.Tag.core in op.tags and not op._schema.is_mutable}
+    """The overloads that torch tags as core, but for those that write into an operand or a tensor given as ``out``.
+
+    torch's dispatcher is asked: ``torch.ops.aten`` lists what somebody has touched, and touching all of them changes
+    what ``torch.export`` takes for custom ops.
+    """
+    names = [name.partition(".") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    return {f"{packet.replace('::', '.')}.{o or 'default'}" for packet, _, o in names if _is_core(packet, o)}
+
+
+def _is_core(packet: str, overload: str) -> bool:
+    tags = torch._C._get_operation_overload(packet, overload)[-1]
+    return torch.Tag.core in tags and not torch._C._get_schema(packet, overload).is_mutable
 
 
 def reaches() -> Iterator[Reach]:
