@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -12,11 +14,18 @@ from dort_compare.models.llama import ATTENTIONS
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("source", SOURCES)
+COMBINATIONS = list(itertools.product(SOURCES, PARTS, ATTENTIONS, PRECISIONS, (False, True)))
+
+
+def is_everyday(source: str, part: str, attention: str, precision: str, backward: bool) -> bool:
+    """Enough to have every two choices together; the others run with the slow tests."""
+    return (source == "native" or precision == "bfloat16") and (backward or part == "decoder")
+
+
+@pytest.mark.parametrize(
+    ("source", "part", "attention", "precision", "backward"),
+    [pytest.param(*each, marks=[] if is_everyday(*each) else [pytest.mark.slow]) for each in COMBINATIONS],
+)
 def test_agrees(source: str, part: str, attention: str, precision: str, backward: bool) -> None:
     if source == "hf":
         pytest.importorskip("transformers")
