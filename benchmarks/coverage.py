@@ -28,7 +28,7 @@ from dort_compare.lowering.table import core_overloads
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
 TESTED = ROOT / "dort_compare" / "lowering" / "tested.json"
-SECONDS = 600.0
+SECONDS = 3600.0
 """How long one task may take."""
 
 
@@ -43,13 +43,21 @@ def measure(task: Task) -> Result:
     return measures[kind]()
 
 
-def measured(tasks: Sequence[Task], jobs: int) -> list[Result]:
-    """The results in the order of the tasks, with the progress on standard error."""
-    results: dict[Task, Result] = {}
-    for task, result in run_tasks([sys.executable, __file__, "--serve"], tasks, jobs, SECONDS):
+def measured(tasks: Sequence[Task], jobs: int, journal: Path | None) -> list[Result]:
+    """The results in the order of the tasks, with the progress on standard error.
+
+    What the journal holds is not measured again, and what is measured is added to it at once.
+    """
+    lines = journal.read_text().splitlines() if journal and journal.exists() else []
+    results: dict[Task, Result] = {tuple(task): result for task, result in map(json.loads, lines)}
+    missing = [task for task in tasks if task not in results]
+    for done, (task, result) in enumerate(run_tasks([sys.executable, __file__, "--serve"], missing, jobs, SECONDS), 1):
         results[task] = {"name": task[1], **result}
-        sys.stderr.write(f"\r{len(results)} of {len(tasks)}: {task[0]} {task[1]}\033[K")
-    sys.stderr.write("\n" if tasks else "")
+        sys.stderr.write(f"\r{done} of {len(missing)}: {task[0]} {task[1]}\033[K")
+        if journal:
+            with journal.open("a") as file:
+                file.write(json.dumps([task, results[task]]) + "\n")
+    sys.stderr.write("\n" if missing else "")
     return [results[task] for task in tasks]
 
 
@@ -72,6 +80,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes; default: 2")
     parser.add_argument("--parts", nargs="+", default=["ops", "core", "models"], help="ops, core, models")
     parser.add_argument("--write", action="store_true", help="write the files of the repository, not to the screen")
+    parser.add_argument("--journal", type=Path, help="a file of results: goes on where a run of the same code stopped")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.write and (arguments.only or len(arguments.parts) < 3):
@@ -90,11 +99,11 @@ def main() -> None:
     parts, only = arguments.parts, arguments.only
     names = entry_names("" if "core" in parts and "ops" not in parts else only) if parts != ["models"] else []
     samples = str(arguments.samples if "ops" in parts else 1)
-    entries = measured([("entry", name, samples) for name in names], arguments.jobs)
+    entries = measured([("entry", name, samples) for name in names], arguments.jobs, arguments.journal)
     tasks = [task for task in overload_tasks(entries) if only in task[1]] if "core" in parts else []
-    overloads = measured(tasks, arguments.jobs)
+    overloads = measured(tasks, arguments.jobs, arguments.journal)
     families = [name for name in family_names() if only in name] if "models" in parts else []
-    models = measured([("family", name) for name in families], arguments.jobs)
+    models = measured([("family", name) for name in families], arguments.jobs, arguments.journal)
     command = shlex.join(["python", "benchmarks/coverage.py", *sys.argv[1:]])
     text = page(command, entries if "ops" in parts else [], overloads, models)
     if arguments.write:
