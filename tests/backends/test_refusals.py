@@ -165,3 +165,27 @@ def test_a_model_survives_a_run_that_failed() -> None:
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([1, 7]))
     assert torch.equal(compiled(x, torch.tensor([1, 3])), x[[1, 3]] * 2)
+
+
+FROM_THE_END: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "scatter_src": lambda x, i: x.scatter(0, i[:, None], x),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "amax", include_self=False),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:2]),
+}
+
+
+@pytest.mark.parametrize("name", FROM_THE_END)
+def test_an_index_that_torch_refuses_to_count_from_the_end_is_refused(name: str) -> None:
+    """ONNX's Gather and ScatterElements would count it so."""
+    function, x = FROM_THE_END[name], torch.randn(4, 2)
+    compiled = torch.compile(function, backend=DebugBackend(fallback=False))
+    assert torch.equal(compiled(x, torch.tensor([3, 1])), function(x, torch.tensor([3, 1])))
+    for run in (function, compiled):
+        with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of|outside"):
+            run(x, torch.tensor([1, -1]))

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.ops.operands import from_front
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -22,7 +23,7 @@ def embedding(
     sparse: bool = False,
 ) -> ir.Value:
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, ...) -> Tensor"""
-    return op.Gather(weight, indices, axis=0)
+    return op.Gather(weight, from_front(op, indices), axis=0)
 
 
 @lowering(aten.embedding_dense_backward.default)

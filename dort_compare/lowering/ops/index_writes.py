@@ -10,7 +10,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
 from dort_compare.lowering.ops.masks import is_mask, without_masks
-from dort_compare.lowering.ops.operands import chosen
+from dort_compare.lowering.ops.operands import chosen, from_front
 from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
@@ -153,7 +153,8 @@ def index_add(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.Va
     if alpha != 1:
         source = _scaled(op, source, op.const(alpha, dtype_of(x)))
     shape = _slices_shape(op, x, dim, index)
-    return scattered(op, x, dim, _along(op, x, dim, index, shape), op.Reshape(source, shape, allowzero=1), "add")
+    targets = _along(op, x, dim, from_front(op, index), shape)
+    return scattered(op, x, dim, targets, op.Reshape(source, shape, allowzero=1), "add")
 
 
 def _scaled(op: Builder, source: ir.Value, alpha: ir.Value) -> ir.Value:
@@ -166,7 +167,8 @@ def index_copy(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.V
     if 0 in (*shape_of(x), *shape_of(index)):
         return x
     shape = _slices_shape(op, x, dim, index)
-    return scattered(op, x, dim, _along(op, x, dim, index, shape), op.Reshape(source, shape, allowzero=1))
+    targets = _along(op, x, dim, from_front(op, index), shape)
+    return scattered(op, x, dim, targets, op.Reshape(source, shape, allowzero=1))
 
 
 @lowering(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)

@@ -101,6 +101,12 @@ def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value
     return op.cast(op.Where(condition, x, y), dtype)
 
 
+def from_front(op: Builder, index: ir.Value) -> ir.Value:
+    """An index for ops that torch refuses a negative one: made far too large, for ONNX would count it from the end."""
+    dtype = dtype_of(index)
+    return op.BitwiseAnd(index, op.const(torch.iinfo(dtype).max, dtype))
+
+
 def same_shape(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether two fake tensors have the same sizes; symbolic ones are not asked, which would add a guard."""
     return list(map(str, x.shape)) == list(map(str, y.shape))

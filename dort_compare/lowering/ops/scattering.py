@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, is_floating, shape_of
+from dort_compare.lowering.ops.operands import from_front
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -50,13 +51,17 @@ def _nothing_written(index: ir.Value) -> bool:
 @lowering(aten.scatter.src)
 def scatter_src(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
     """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
-    return x if _nothing_written(index) else scattered(op, x, dim, index, _like_index(op, src, index))
+    return x if _nothing_written(index) else _set(op, x, dim, index, _like_index(op, src, index))
 
 
 @lowering(aten.scatter.value)
 def scatter_value(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number) -> ir.Value:
     """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    return x if _nothing_written(index) else scattered(op, x, dim, index, filled(op, value, x, index))
+    return x if _nothing_written(index) else _set(op, x, dim, index, filled(op, value, x, index))
+
+
+def _set(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduction: str = "none") -> ir.Value:
+    return scattered(op, x, dim, from_front(op, index), src, reduction)
 
 
 def filled(op: Builder, number: Number, x: ir.Value, index: ir.Value) -> ir.Value:
@@ -84,13 +89,13 @@ def scatter_value_reduce(op: Builder, x: ir.Value, dim: int, index: ir.Value, va
     """scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
     if _nothing_written(index):
         return x
-    return scattered(op, x, dim, index, filled(op, value, x, index), _REDUCTIONS[reduce])
+    return _set(op, x, dim, index, filled(op, value, x, index), _REDUCTIONS[reduce])
 
 
 def _with_reduction(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> ir.Value:
     if _nothing_written(index):
         return x
-    return scattered(op, x, dim, index, _like_index(op, src, index), _REDUCTIONS[reduce])
+    return _set(op, x, dim, index, _like_index(op, src, index), _REDUCTIONS[reduce])
 
 
 @lowering(aten.scatter_reduce.two)
@@ -108,6 +113,7 @@ def reduced_into(
     op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool
 ) -> ir.Value:
     """What ``x`` holds and what of ``src`` goes there, reduced; without ``include_self`` the latter alone."""
+    index = from_front(op, index)
     if not include_self:
         neutral = filled(op, _neutral(reduce, dtype_of(x)), x, index)
         x = scattered(op, x, dim, index, neutral)
