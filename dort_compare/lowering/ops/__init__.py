@@ -2,12 +2,16 @@
 
 from dort_compare.lowering.ops import (
     activations,
+    airy,
     arithmetic,
     attention,
     attention_cuda,
     average_pooling,
     batch_norm,
     bessel,
+    bessel_j,
+    bessel_k,
+    bessel_y,
     casts,
     comparison,
     convolution,
@@ -56,12 +60,16 @@ from dort_compare.lowering.ops import (
 
 __all__ = [
     "activations",
+    "airy",
     "arithmetic",
     "attention",
     "attention_cuda",
     "average_pooling",
     "batch_norm",
     "bessel",
+    "bessel_j",
+    "bessel_k",
+    "bessel_y",
     "casts",
     "comparison",
     "convolution",

@@ -43,6 +43,25 @@ def arguments(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(torch.tensor([-1.0, -2.0, -0.5, 0.5, 1.0, 2.0, 100.0], dtype=dtype))
 
 
+def cylinders(dtype: torch.dtype) -> Iterable[Sample]:
+    """Between and at the bounds of the formulas, and at the ends; no further, where waves are all rounding."""
+    if not dtype.is_floating_point:
+        yield case(torch.arange(-9 if dtype.is_signed else 0, 30).to(dtype))
+        return
+    for low, high in ((0, 2), (2, 5), (5, 30), (-30, 0)):
+        yield case(new(dtype, 2, 50, low=low, high=high))
+    yield case(torch.tensor([2.0, 5.0, 8.0, 2.09, -2.09, -5.0, -8.0, 104.0, 0.5, -0.5], dtype=dtype))
+    yield from (case(torch.tensor([x, -x], dtype=dtype)) for x in (1e-2, 1e-4, 1e-6, 1e-20, 1e-30))
+    yield case(torch.tensor([[0.0, -0.0, torch.inf], [-torch.inf, torch.nan, 1.0]], dtype=dtype).t())
+    yield case(torch.tensor([90.0, -90.0], dtype=dtype))
+    yield case(torch.tensor(1.5, dtype=dtype))
+
+
+def cylinder(name: str, units: float = SUM) -> Row:
+    target = getattr(aten, f"special_{name}").default
+    return Row(target, (f"special.{name}",), cylinders, (*WIDE, torch.int64), units)
+
+
 ROWS = (
     *with_prim("erf", ("erf",), elements, ROUNDING),
     *with_prim("erfc", ("erfc",), tails, ROUNDING),
@@ -65,5 +84,26 @@ ROWS = (
             Row(getattr(aten, f"special_{name}").default, (), moderate, WIDE, SUM),
             Row(getattr(prims, f"bessel_{name}").default, (), few(moderate), WIDE, SUM),
         )
+    ),
+    cylinder("airy_ai", units=64),
+    *(
+        cylinder(name)
+        for name in (
+            "bessel_j0",
+            "bessel_j1",
+            "bessel_y0",
+            "bessel_y1",
+            "modified_bessel_i0",
+            "modified_bessel_i1",
+            "modified_bessel_k0",
+            "modified_bessel_k1",
+            "scaled_modified_bessel_k0",
+            "scaled_modified_bessel_k1",
+            "spherical_bessel_j0",
+        )
+    ),
+    *(
+        Row(getattr(prims, name).default, (), few(cylinders), WIDE, SUM)
+        for name in ("bessel_j0", "bessel_j1", "spherical_bessel_j0")
     ),
 )
