@@ -58,6 +58,7 @@ from dort_compare.lowering.ops import (
     spread,
     strided,
     symbolic,
+    zeta,
 )
 
 __all__ = [
@@ -118,4 +119,5 @@ __all__ = [
     "spread",
     "strided",
     "symbolic",
+    "zeta",
 ]
