@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -37,6 +38,7 @@ class Builder(BuilderBase):
         self._value_names = NameAuthority()
         self._node_names = NameAuthority()
         self._made: set[ir.Value] = set()
+        self._written = graph
         self._constants: dict[tuple[object, ...], ir.Value] = {}
         self._node: fx.Node
         self._metadata: dict[str, str] = {}
@@ -63,6 +65,19 @@ class Builder(BuilderBase):
             return self.call_op(op_type, inputs, attributes, version=self.opset, outputs=_outputs)
 
         return write
+
+    @contextmanager
+    def writing_to(self, body: ir.Graph) -> Iterator[None]:
+        """Nodes go to the ``body`` of a node meanwhile; constants stay in the graph, for all to read."""
+        around, self._written = self._written, body
+        try:
+            yield
+        finally:
+            self._written = around
+
+    def fresh(self, label: str, dtype: ir.DataType, shape: ir.Shape | None = None) -> ir.Value:
+        """A value that no node computes, to be an input of a body."""
+        return ir.Value(name=self._value_names.mint(self._node.name, label), type=ir.TensorType(dtype), shape=shape)
 
     # What torch computed for the node that is being lowered.
 
@@ -132,7 +147,7 @@ class Builder(BuilderBase):
     # The hooks of onnxscript's builder.
 
     def _add_node(self, node: ir.Node) -> None:
-        self.graph.append(node)
+        self._written.append(node)
 
     def _add_initializer(self, value: ir.Value) -> None:
         self.graph.register_initializer(value)

@@ -51,15 +51,16 @@ def in_int64(function: Callable[..., Any]) -> Callable[..., Any]:
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """A lowering whose operands enter as float64 and whose result is rounded once, at the end.
 
-    For formulas of many ONNX nodes, whose roundings would otherwise add up.
+    For formulas of many ONNX nodes, whose roundings would otherwise add up. Integers are first cast to torch's.
     """
 
     @functools.wraps(function)
     def lowered(op: Builder, *args: Any, **kwargs: Any) -> ir.Value:
-        if op.result.dtype != torch.float64:
+        dtype = op.result.dtype
+        if dtype != torch.float64:
             op.computing_in(torch.float64)
-        wide = [op.cast(arg, torch.float64) if isinstance(arg, ir.Value) else arg for arg in args]
-        return op.cast(function(op, *wide, **kwargs), op.result.dtype)
+        wide = [op.cast(op.cast(arg, dtype), torch.float64) if isinstance(arg, ir.Value) else arg for arg in args]
+        return op.cast(function(op, *wide, **kwargs), dtype)
 
     return lowered
 

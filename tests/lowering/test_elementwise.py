@@ -115,7 +115,6 @@ def test_what_would_be_wrong_is_refused() -> None:
     refused = {
         "ONNX Runtime's saturate": Call(aten.pow.Tensor_Tensor, (integers, integers), {}),
         "draws random numbers": Call(aten.rrelu_with_noise.default, (torch.ones(2), torch.ones(2), 0.1, 0.3, True), {}),
-        "beyond the first": Call(aten.polygamma.default, (2, torch.ones(2)), {}),
         "not of one size": Call(aten.view.dtype, (torch.ones(2), torch.int16), {}),
         "no Tan in float64": Call(aten.tan.default, (torch.ones(2, dtype=torch.float64),), {}),
     }

@@ -5,12 +5,14 @@ Chebyshev series of Cephes' i0.c and i1.c on [0, 8] and beyond, as in torch's ow
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.polynomial import chebyshev
-from dort_compare.lowering.precision import in_float64
+from dort_compare.lowering.precision import in_float64, opmath
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -142,18 +144,19 @@ def i0e(op: Builder, x: ir.Value) -> ir.Value:
 
     exp(-|x|) I0(x)
     """
-    return _scaled_i0(op, op.Abs(x))
+    return scaled_i0(op, op.Abs(x))
 
 
-@lowering(aten.i0.default, prims.bessel_i0.default)
+@lowering(aten.i0.default, prims.bessel_i0.default, aten.special_modified_bessel_i0.default)
 @in_float64
 def i0(op: Builder, x: ir.Value) -> ir.Value:
     """i0(Tensor self) -> Tensor"""
     size = op.Abs(x)
-    return op.Mul(op.Exp(size), _scaled_i0(op, size))
+    return op.Mul(_growth(op, size), scaled_i0(op, size))
 
 
-def _scaled_i0(op: Builder, size: ir.Value) -> ir.Value:
+def scaled_i0(op: Builder, size: ir.Value) -> ir.Value:
+    """exp(-x) I0(x) from zero on."""
     near, far = _series(op, size, _I0_NEAR, _I0_FAR)
     return op.Where(op.LessOrEqual(size, 8), near, far)
 
@@ -165,20 +168,27 @@ def i1e(op: Builder, x: ir.Value) -> ir.Value:
 
     exp(-|x|) I1(x)
     """
-    return op.Mul(op.Sign(x), _scaled_i1(op, op.Abs(x)))
+    return op.Mul(op.Sign(x), scaled_i1(op, op.Abs(x)))
 
 
-@lowering(aten.special_i1.default, prims.bessel_i1.default)
+@lowering(aten.special_i1.default, prims.bessel_i1.default, aten.special_modified_bessel_i1.default)
 @in_float64
 def i1(op: Builder, x: ir.Value) -> ir.Value:
     """special_i1(Tensor self) -> Tensor"""
     size = op.Abs(x)
-    return op.Mul(op.Sign(x), op.Mul(op.Exp(size), _scaled_i1(op, size)))
+    return op.Mul(op.Sign(x), op.Mul(_growth(op, size), scaled_i1(op, size)))
 
 
-def _scaled_i1(op: Builder, size: ir.Value) -> ir.Value:
+def scaled_i1(op: Builder, size: ir.Value) -> ir.Value:
+    """exp(-x) I1(x) from zero on."""
     near, far = _series(op, size, _I1_NEAR, _I1_FAR)
     return op.Where(op.LessOrEqual(size, 8), op.Mul(near, size), far)
+
+
+def _growth(op: Builder, size: ir.Value) -> ir.Value:
+    """exp(size), infinite already where torch's, in the dtype that it computes in, is."""
+    limit = math.log(torch.finfo(opmath(op.result.dtype)).max)
+    return op.Where(op.Greater(size, limit), math.inf, op.Exp(size))
 
 
 def _series(op: Builder, size: ir.Value, near: tuple[float, ...], far: tuple[float, ...]) -> tuple[ir.Value, ir.Value]:

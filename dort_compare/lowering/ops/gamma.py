@@ -11,6 +11,7 @@ import torch
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.polynomial import polynomial
 from dort_compare.lowering.ops.rounding import truncated
+from dort_compare.lowering.ops.zeta import hurwitz
 from dort_compare.lowering.precision import in_float64
 from dort_compare.lowering.registry import lowering
 
@@ -82,10 +83,15 @@ def _positive_digamma(op: Builder, x: ir.Value) -> ir.Value:
 
 @lowering(aten.polygamma.default)
 def polygamma(op: Builder, n: int, x: ir.Value) -> ir.Value:
-    """polygamma(int n, Tensor self) -> Tensor"""
-    if n > 1:
-        raise op.unsupported("a derivative of digamma beyond the first is a sum of as many terms as its argument asks")
-    return trigamma(op, x) if n else digamma(op, x)
+    """polygamma(int n, Tensor self) -> Tensor
+
+    From n = 2 on (-1)^(n + 1) n! zeta(n + 1, x), each rounded to torch's dtype before the product.
+    """
+    if n < 2:
+        return trigamma(op, x) if n else digamma(op, x)
+    factorial = torch.tensor(math.lgamma(n + 1), dtype=torch.float64).exp().item()
+    value = in_float64(hurwitz)(op, op.const(n + 1, torch.float64), x)
+    return op.Mul(value, op.const(factorial if n % 2 else -factorial, op.result.dtype))
 
 
 @in_float64

@@ -8,6 +8,9 @@ import onnx_ir as ir
 
 from dort_compare.lowering.builder import Builder
 
+Ratio = tuple[Sequence[float], Sequence[float]]
+"""The coefficients of a numerator and of a denominator."""
+
 
 def polynomial(op: Builder, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     """c[0] x^n + c[1] x^(n - 1) + ... + c[n], for two coefficients or more."""
@@ -16,6 +19,12 @@ def polynomial(op: Builder, x: ir.Value, coefficients: Sequence[float]) -> ir.Va
     for coefficient in others[:-1]:
         value = op.Mul(op.Add(value, coefficient), x)
     return op.Add(value, others[-1])
+
+
+def rational(op: Builder, x: ir.Value, ratio: Ratio) -> ir.Value:
+    """The quotient of two polynomials."""
+    numerator, denominator = ratio
+    return op.Div(polynomial(op, x, numerator), polynomial(op, x, denominator))
 
 
 def chebyshev(op: Builder, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:

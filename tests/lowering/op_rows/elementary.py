@@ -169,6 +169,22 @@ def replaced(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(special(dtype), torch.nan, None, 0.0)
 
 
+def neighbours(dtype: torch.dtype) -> Iterable[Sample]:
+    """At zeros, at the bounds of what is normal, at powers of two; in every direction."""
+    limits = torch.finfo(dtype)
+    smallest = limits.tiny * limits.eps
+    powers = [2.0**k for k in (-30, -1, 0, 1, 13)] + [limits.tiny * 2**k for k in range(7)]
+    x = torch.tensor([0.0, smallest, 2 * smallest, 5 * smallest, *powers, limits.max, torch.inf], dtype=torch.float64)
+    x = torch.cat([x.to(dtype), new(dtype, 50), new(dtype, 50) * limits.tiny, new(dtype, 50).abs().exp()])
+    around = [torch.nextafter(x, torch.tensor(end, dtype=dtype)) for end in (torch.inf, 0.0)]
+    x = torch.cat([x, *around])
+    x = torch.cat([x, -x, torch.tensor([torch.nan], dtype=dtype)])
+    ends = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, -smallest], dtype=dtype)
+    yield case(x, ends.unsqueeze(1))
+    yield case(x, x.clone())
+    yield case(ends, ends.flip(0))
+
+
 SIGNS = (
     Row(aten.abs.default, ("abs",), elements, NUMBERS),
     Row(prims.abs.default, (), few_elements, NUMBERS),
@@ -177,6 +193,8 @@ SIGNS = (
     Row(aten.sign.default, ("sign",), elements),
     Row(aten.sgn.default, ("sgn",), elements),
     Row(prims.sign.default, (), few_elements, NUMBERS),
+    Row(aten.nextafter.default, ("nextafter",), neighbours, FLOATS),
+    Row(prims.nextafter.default, (), lambda d: [case(special(d), special(d).flip(0))], FLOATS),
     Row(aten.signbit.default, ("signbit",), elements),
     Row(aten.copysign.Tensor, ("copysign",), copied_signs),
     Row(aten.copysign.Scalar, (), signs_of_numbers),
