@@ -9,8 +9,10 @@ from dort_compare.lowering.ops import (
     batch_norm,
     bessel,
     casts,
+    checks,
     comparison,
     convolution,
+    counting,
     creation,
     diagonals,
     distances,
@@ -52,6 +54,7 @@ from dort_compare.lowering.ops import (
     spread,
     strided,
     symbolic,
+    unique,
 )
 
 __all__ = [
@@ -63,8 +66,10 @@ __all__ = [
     "batch_norm",
     "bessel",
     "casts",
+    "checks",
     "comparison",
     "convolution",
+    "counting",
     "creation",
     "diagonals",
     "distances",
@@ -106,4 +111,5 @@ __all__ = [
     "spread",
     "strided",
     "symbolic",
+    "unique",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -48,7 +48,7 @@ def addbmm(
     beta bias + alpha (sum over the batch of x y), the sum as one product of matrices, [N, B K] and [B K, M].
     """
     rows, columns = op.result.shape
-    if 0 in (*shape_of(x), *shape_of(y)) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
+    if is_empty(x, y) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
         raise op.unsupported("a sum of no products, or of products of symbolic size")
     left = op.Reshape(op.Transpose(x, perm=[1, 0, 2]), [rows, -1])
     product = _scaled(op, op.MatMul(left, op.Reshape(y, [-1, columns])), alpha)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -45,7 +45,7 @@ def _like_index(op: Builder, src: ir.Value, index: ir.Value) -> ir.Value:
 
 
 def _nothing_written(index: ir.Value) -> bool:
-    return 0 in shape_of(index)
+    return is_empty(index)
 
 
 @lowering(aten.scatter.src)

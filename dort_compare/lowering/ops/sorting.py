@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.ops.extremes import holds_floats, picked
 from dort_compare.lowering.registry import lowering
 
@@ -56,6 +56,11 @@ def _ranked_in_two_passes(op: Builder, x: ir.Value, count: ir.Value, dim: int, l
     flags = op.GatherElements(op.cast(is_nan, torch.uint8), by_value, axis=dim)
     by_nan = _top(op, flags, count, dim, largest)
     return op.GatherElements(by_value, by_nan, axis=dim)
+
+
+def ascending(op: Builder, x: ir.Value) -> ir.Value:
+    """Where the elements of a vector stand in rising order; equal ones in theirs, NaN as the largest."""
+    return _ranked(op, x, op.Shape(x), 0, largest=False)
 
 
 def _single(op: Builder, x: ir.Value) -> Pair:
@@ -113,7 +118,7 @@ def median_dim(op: Builder, x: ir.Value, dim: int, keepdim: bool = False) -> Pai
 @lowering(aten.median.default)
 def median(op: Builder, x: ir.Value) -> ir.Value:
     """median(Tensor self) -> Tensor"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return _nan(op)
     flat = op.Reshape(x, [-1])
     return op.Squeeze(op.Gather(flat, _median(op, flat, 0), axis=0), [0])
@@ -148,7 +153,7 @@ def nanmedian_dim(op: Builder, x: ir.Value, dim: int, keepdim: bool = False) -> 
 @lowering(aten.nanmedian.default)
 def nanmedian(op: Builder, x: ir.Value) -> ir.Value:
     """nanmedian(Tensor self) -> Tensor"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return _nan(op)
     flat = op.Reshape(x, [-1])
     return op.Squeeze(op.Gather(flat, _nanmedian(op, flat, 0), axis=0), [0])
