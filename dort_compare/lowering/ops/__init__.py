@@ -8,6 +8,7 @@ from dort_compare.lowering.ops import (
     average_pooling,
     batch_norm,
     bessel,
+    bilinear,
     casts,
     checks,
     comparison,
@@ -55,6 +56,7 @@ from dort_compare.lowering.ops import (
     strided,
     symbolic,
     unique,
+    weight_norm,
 )
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "average_pooling",
     "batch_norm",
     "bessel",
+    "bilinear",
     "casts",
     "checks",
     "comparison",
@@ -112,4 +115,5 @@ __all__ = [
     "strided",
     "symbolic",
     "unique",
+    "weight_norm",
 ]

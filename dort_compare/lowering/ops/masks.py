@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 
@@ -54,6 +54,14 @@ def nonzero(op: Builder, x: ir.Value) -> ir.Value:
         return op.Transpose(op.NonZero(mask), perm=[1, 0])
     places = op.Transpose(op.NonZero(op.Reshape(mask, [1])), perm=[1, 0])
     return op.Slice(places, [0], [0], [1])
+
+
+@lowering(aten.nonzero_static.default)
+def nonzero_static(op: Builder, x: ir.Value, *, size: Dim, fill_value: int = -1) -> ir.Value:
+    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+    count = op.dims([size])
+    filled = op.Expand(op.const(fill_value), op.dims([size, len(shape_of(x))]))
+    return op.Slice(op.Concat(nonzero(op, x), filled, axis=0), [0], count, [0])
 
 
 @lowering(aten.masked_select.default)

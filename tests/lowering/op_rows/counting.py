@@ -37,7 +37,16 @@ def sorted_or_not(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(args[0], i % 2 == 0, *args[1:])
 
 
+def binned(dtype: torch.dtype) -> Iterable[Sample]:
+    x = new(dtype, 5, 6, low=-3, high=9)
+    yield from (case(x), case(x.t(), 7), case(x, 8, -2, 4.5), case(x, 3, 1, 1), case(x[:0], 4), case(x[0, 0], 5))
+    yield case(torch.arange(8, dtype=dtype), 8, 0, 8)
+    yield case(torch.full((3,), 2.0, dtype=dtype), 4)
+    yield case(special(dtype), 10, -25, 25)
+
+
 ROWS = (
+    Row(aten.histc.default, ("histc",), binned, (torch.float32, torch.float64)),
     Row(aten.bincount.default, ("bincount",), numbers, INTS, ROUNDING),
     Row(aten._unique2.default, (), sorted_or_not, ALL),
     Row(aten.unique_consecutive.default, (), repeated, ALL),
