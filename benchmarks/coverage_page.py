@@ -23,6 +23,9 @@ def page(command: str, entries: Sequence[Result], overloads: Sequence[Result], m
     lines = [
         "# Coverage",
         "",
+        "Measured with `capture_dynamic_output_shape_ops` and `capture_scalar_outputs` of `torch._dynamo.config`,",
+        "without which dynamo gives what depends on data to no backend.",
+        "",
         f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {platform.machine()} (CPU), {versions}.",
         "",
         *_shares(entries, overloads),

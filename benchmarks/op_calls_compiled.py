@@ -1,4 +1,8 @@
-"""One call, compiled and in eager torch: are the values equal, and did anything leave ONNX Runtime?"""
+"""One call, compiled and in eager torch: are the values equal, and did anything leave ONNX Runtime?
+
+With the two settings that let dynamo capture what depends on data (without them it gives such ops to no backend), but
+for calls that torch's own aot_eager backend fails at with them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dort_compare import DebugBackend
 
+CAPTURING = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+"""Settings of ``torch._dynamo.config``."""
 Results = Sequence[Tensor]
 Function = Callable[..., Any]
 
@@ -36,18 +42,37 @@ def compiled_outcome(function: Function, args: tuple[Any, ...], kwargs: dict[str
     exact = _in_float64(function, args, kwargs)
     again = _run(function, args, kwargs)
     backend = DebugBackend(max_runs=0)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     try:
-        got = _run(torch.compile(function, backend=backend, dynamic=False), args, kwargs)
+        got = _run_compiled(function, args, kwargs, backend, CAPTURING)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is the outcome)
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return Outcome(text, text if eager[1] is not None else None, _fallen_back(backend))
+        if _torch_fails_too(function, args, kwargs):
+            backend = DebugBackend(max_runs=0)
+            got = _run_compiled(function, args, kwargs, backend, {})
+        else:
+            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return Outcome(text, text if eager[1] is not None else None, _fallen_back(backend))
     forward = _difference(got[0], eager[0], exact and exact[0], again[0])
     gradient = None
     if eager[1] is not None and again[1] is not None:
         gradient = _difference(got[1] or (), eager[1], exact and exact[1], again[1])
     return Outcome(forward, gradient, _fallen_back(backend))
+
+
+def _run_compiled(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], backend: Any, settings: dict[str, bool]
+) -> tuple[Results, Results | None]:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    with torch._dynamo.config.patch(**settings):
+        return _run(torch.compile(function, backend=backend, dynamic=False), args, kwargs)
+
+
+def _torch_fails_too(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        _run_compiled(function, args, kwargs, "aot_eager", CAPTURING)
+    except Exception:  # noqa: BLE001
+        return True
+    return False
 
 
 def _run(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Results, Results | None]:

@@ -56,6 +56,10 @@ class OutOfRangeError(ExecutionError, IndexError):
     """An index was out of range while a model ran; an IndexError, as torch's kernels raise."""
 
 
+class CheckError(DortError, RuntimeError):
+    """A condition that the model itself checks does not hold; the message is the model's, the type torch's kernel's."""
+
+
 class DumpError(DortError):
     """A dump folder cannot be written or read."""
 

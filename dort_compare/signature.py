@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import fx
 
+from dort_compare.checks import Check, check_of
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
@@ -47,10 +48,11 @@ class GraphOutput:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of a graph, in the order of the FX graph."""
+    """Inputs, outputs and checks of a graph, in the order of the FX graph."""
 
     inputs: tuple[GraphInput, ...]
     outputs: tuple[GraphOutput, ...]
+    checks: tuple[Check, ...] = ()
 
     @classmethod
     def of(cls, graph_module: fx.GraphModule) -> Signature:
@@ -63,13 +65,16 @@ class Signature:
         returned = graph.output_node().args[0]
         if not isinstance(returned, (tuple, list)):
             returned = (returned,)
-        return cls(inputs, tuple(_output(value) for value in returned))
+        checks = tuple(filter(None, map(check_of, graph.nodes)))
+        return cls(inputs, tuple(_output(value) for value in returned), checks)
 
     @functools.cached_property
     def computed(self) -> Mapping[str, GraphOutput]:
-        """What has to be computed, by name: the outputs and bases of outputs that are no input, view or constant."""
+        """What has to be computed, by name: the outputs and bases of outputs that are no input, view or constant, and
+        whether the checks hold."""
         given = {i.name for i in self.inputs}
-        values = (output.base if output.view else output for output in self.outputs)
+        values = [output.base if output.view else output for output in self.outputs]
+        values += [GraphOutput(check.name) for check in self.checks]
         return {v.name: v for v in values if v is not None and v.name is not None and v.name not in given}
 
 

@@ -11,7 +11,7 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"errors", "provenance", "scalars", "signature", "views", "models"},
+    {"checks", "errors", "provenance", "scalars", "signature", "views", "models"},
     {"lowering", "runtime", "dump"},
     {"backends", "trace"},
     {"align", "measure"},

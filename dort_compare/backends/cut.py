@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.checks import check_of
 from dort_compare.lowering.survey import call_of
 from dort_compare.views import is_view
 
@@ -24,8 +25,8 @@ from dort_compare.views import is_view
 def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
     """A copy of the graph in which everything but the calls named in ``refused`` is gathered in submodules.
 
-    The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views and
-    arithmetic on sizes alone do not make a piece: they stay with the refused nodes in torch, and so does what leads to
+    The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views, arithmetic
+    on sizes and checks alone do not make a piece: they stay with the refused nodes in torch, and so does what leads to
     an ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above
     all, keep their order.
     """
@@ -35,8 +36,13 @@ def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.
     for node in nodes:
         if node.op == "call_function" and levels[node] % 2 == 0:
             pieces[levels[node]].append(node)
-    kept = {level: piece for level, piece in pieces.items() if not all(map(is_view, piece))}
+    kept = {level: piece for level, piece in pieces.items() if not all(map(_is_light, piece))}
     return _Assembly(graph_module).assemble(sorted(nodes, key=levels.__getitem__), levels, kept)
+
+
+def _is_light(node: fx.Node) -> bool:
+    """Whether a node costs next to nothing: a view, arithmetic on numbers, a check."""
+    return is_view(node) or check_of(node) is not None
 
 
 def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
@@ -63,7 +69,7 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
             levels[node] = -1
             continue
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
-        if call_of(node) in refused or (is_view(node) and any(operand in in_torch for operand in read)):
+        if call_of(node) in refused or (_is_light(node) and any(operand in in_torch for operand in read)):
             in_torch.add(node)
         if node in refused and _has_effect(node):
             read += [last_effect] if last_effect else []

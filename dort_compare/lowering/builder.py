@@ -209,6 +209,15 @@ def is_floating(value: ir.Value) -> bool:
     return dtype_of(value).is_floating_point
 
 
+def is_empty(*values: ir.Value | torch.Tensor) -> bool:
+    """Whether torch traced a size of 0 for a value of an FX node or a fake tensor.
+
+    A symbolic size is not asked: that would add a guard, and a size that depends on data has no answer to give.
+    """
+    fakes = (value if isinstance(value, torch.Tensor) else fake_of(value) for value in values)
+    return any(isinstance(size, int) and size == 0 for fake in fakes for size in fake.shape)
+
+
 def is_symbolic_number(value: object) -> bool:
     """Whether ``value`` stands for a Python number that is symbolic in the FX graph, not for a tensor."""
     return isinstance(value, ir.Value) and is_number(value.meta.get("val"))

@@ -12,6 +12,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
+from dort_compare.checks import check_of
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
@@ -105,7 +106,8 @@ class Walk:
         if isinstance(result, tuple):
             self.values[node] = tuple(value and self._own(value) for value in result)
         else:
-            self.values[node] = self._named(node, self._own(result), node.meta["val"])
+            meta = True if check_of(node) else node.meta["val"]
+            self.values[node] = self._named(node, self._own(result), meta)
 
     def _element(self, node: fx.Node, producer: Any, position: Any) -> ir.Value:
         """One value of an op that returns several; it takes the name of the ``getitem`` that asks for it first."""

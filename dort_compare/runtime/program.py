@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 import torch
 
+from dort_compare.errors import CheckError
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session
@@ -19,6 +20,8 @@ Result = torch.Tensor | Scalar
 
 class Program:
     """Takes the arguments of the graph, in order, and returns its outputs: tensors, numbers and None as torch would.
+
+    Raises CheckError where a condition that the graph checks does not hold.
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for.
     ``providers`` are the (name, options) pairs of the session.
@@ -41,6 +44,9 @@ class Program:
             results = self._session.run(feeds, self._devices)
             for (name, output), result in zip(self.signature.computed.items(), results, strict=True):
                 values[name] = _as_traced(result, output)
+        for check in self.signature.checks:
+            if not values[check.name]:
+                raise CheckError(check.message)
         return [_returned(output, values) for output in self.signature.outputs]
 
     def boxed(self) -> Callable[[list[Argument]], list[Result]]:

@@ -9,7 +9,7 @@ from op_rows import ROWS, Row
 
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import registered
-from dort_compare.lowering.ops import symbolic
+from dort_compare.lowering.ops import checks, symbolic
 from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
 
@@ -47,8 +47,9 @@ def test_values_of_every_dtype_at_the_oldest_opset(row: Row, dtype: torch.dtype)
 
 
 def test_every_lowering_has_one_row() -> None:
-    """Those of symbolic numbers are tested in test_symbolic_sizes."""
-    of_numbers = {target for target, function in registered().items() if function.__module__ == symbolic.__name__}
+    """Those of symbolic numbers are tested in test_symbolic_sizes, those of checks in test_data_dependent_sizes."""
+    elsewhere = {symbolic.__name__, checks.__name__}
+    of_numbers = {target for target, function in registered().items() if function.__module__ in elsewhere}
     on_cuda = {target for target in registered() if is_cuda_attention(target)}
     tested = [row.target for row in ROWS]
     assert len(tested) == len(set(tested))

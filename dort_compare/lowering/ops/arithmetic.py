@@ -81,6 +81,20 @@ def addcdiv(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, valu
     return op.Add(x, op.Div(scaled(op, tensor1, value), tensor2))
 
 
+@lowering(prims.fma.default)
+def fma(op: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """fma(Tensor a, Tensor b, Tensor c) -> Tensor
+
+    Products are exact in a dtype twice as wide, which float64 has not: there they are rounded.
+    """
+    dtype = op.result.dtype
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else torch.float64
+    if wide != dtype:
+        op.computing_in(wide)
+    a, b, c = promoted(op, (a, b, c), wide)
+    return op.cast(op.Add(op.Mul(a, b), c), dtype)
+
+
 @lowering(aten.lerp.Scalar, aten.lerp.Tensor)
 @in_float32
 def lerp(op: Builder, start: ir.Value, end: ir.Value, weight: Operand) -> ir.Value:

@@ -105,10 +105,10 @@ class Attention:
         """Output (B, H, L, V) and logsumexp (B, H, L)."""
         op = self.op
         scores = self._scores()
-        highest = op.ReduceMax(scores, [-1], keepdims=1)
+        highest = op.ReduceMax(scores, [3], keepdims=1)
         finite = op.Where(op.Equal(highest, self._number(-math.inf)), self._number(0), highest)
         weights = op.Exp(op.Sub(scores, finite))
-        total = op.ReduceSum(weights, [-1], keepdims=1)
+        total = op.ReduceSum(weights, [3], keepdims=1)
         empty = op.Equal(total, self._number(0))
         divisor = op.Where(empty, self._number(1), total)
         output = op.MatMul(op.Div(weights, divisor), self.values)
@@ -130,7 +130,7 @@ class Attention:
             grad_value = self._summed(op.MatMul(self._transposed(probabilities), grad_out), self.value)
         if op.wanted(0) or op.wanted(1) or op.wanted(3):
             grad_probabilities = op.MatMul(grad_out, self._transposed(self.values))
-            row = op.ReduceSum(op.Mul(grad_out, out), [-1], keepdims=1)
+            row = op.ReduceSum(op.Mul(grad_out, out), [3], keepdims=1)
             grad_scores = op.Mul(probabilities, op.Sub(grad_probabilities, row))
             scaled = op.Mul(grad_scores, self._number(self.scale))
             grad_query = op.MatMul(scaled, self.keys) if op.wanted(0) else None

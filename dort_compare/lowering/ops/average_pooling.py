@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.max_pooling import (
     adaptive_windows,
     batch,
@@ -124,7 +124,7 @@ def _avg_pool_backward(op: Builder, grad: ir.Value, x: ir.Value, pool: Pool) -> 
     dtype = opmath(op.result.dtype)
     sizes, steps = static_sizes(op, x, pool.rank), static_sizes(op, grad, pool.rank)
     shape = op.dims([op.size(x, d) for d in range(len(shape_of(x)))])
-    if 0 in shape_of(x):
+    if is_empty(x):
         return op.Expand(op.const(0, dtype), shape)
     divisors = pool.divisors(sizes)[0] if pool.divisor is None else torch.tensor(pool.divisor)
     if (divisors == divisors.flatten()[0]).all():
@@ -162,7 +162,7 @@ def _adaptive_avg_pool(op: Builder, x: ir.Value, output_size: Sequence[int]) -> 
     """An average pool where the windows are equal, else sums along one dimension after the other."""
     rank, dtype = len(output_size), opmath(op.result.dtype)
     sizes = static_sizes(op, x, rank)
-    if 0 in op.result.shape:
+    if is_empty(op.result):
         return op.Expand(op.const(0, dtype), op.dims(op.result.shape))
     if all(size % steps == 0 for size, steps in zip(sizes, output_size, strict=True)):
         return _avg_pool(op, x, Pool.of(rank, [size // steps for size, steps in zip(sizes, output_size, strict=True)]))
@@ -198,7 +198,7 @@ def _adaptive_avg_pool_backward(op: Builder, grad: ir.Value, x: ir.Value, rank: 
     """Each element takes its part of every mean that it entered."""
     dtype = opmath(op.result.dtype)
     sizes, steps = static_sizes(op, x, rank), static_sizes(op, grad, rank)
-    if 0 in (*shape_of(grad), *shape_of(x)):
+    if is_empty(grad, x):
         return op.Expand(op.const(0, dtype), op.dims(op.result.shape))
     shares = op.Div(grad, op.const(_counts(sizes, steps).tolist(), dtype))
     leading = len(shape_of(x)) - rank

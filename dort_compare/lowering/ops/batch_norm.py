@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.ops.normalization import (
     Results,
     affine,
@@ -126,7 +126,7 @@ def _by_batch_statistics(
     op: Builder, x: ir.Value, weight: Maybe, bias: Maybe, eps: float
 ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
     """The result, the mean, 1 / sqrt(variance + eps) and the variance of each channel."""
-    if 0 in shape_of(x):
+    if is_empty(x):
         raise op.unsupported("a normalization of no elements")
     axes = _all_but_channels(x)
     mean, centred, variance = moments(op, x, axes)
@@ -208,7 +208,7 @@ def native_batch_norm_backward(
 
     Without training the statistics are constants, and no gradient flows through them.
     """
-    if 0 in shape_of(x):
+    if is_empty(x):
         return zeros(op)
     axes = _all_but_channels(x)
     if train:

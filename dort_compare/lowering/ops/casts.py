@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder, fake_of, is_empty
 from dort_compare.lowering.ops.operands import Operand, promoted, same_shape
 from dort_compare.lowering.registry import lowering
 
@@ -52,7 +52,7 @@ def fill(op: Builder, x: ir.Value, value: Operand) -> ir.Value:
 
 def _spread(op: Builder, source: Operand, x: ir.Value) -> ir.Value:
     """The source in the dtype and the shape of x; never by an Expand to nothing, a no-op to ORT's optimizer."""
-    if 0 in op.result.shape:
+    if is_empty(op.result):
         return x
     (value,) = promoted(op, (source,), op.result.dtype)
     if isinstance(source, ir.Value) and same_shape(fake_of(source), op.result):

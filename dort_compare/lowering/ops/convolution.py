@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -56,7 +56,7 @@ def convolution(
 ) -> ir.Value:
     """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, ...) -> Tensor"""
     _refuse_integers(op, x)
-    if 0 in op.result.shape:
+    if is_empty(op.result):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
     operands = (x, weight) if bias is None else (x, weight, bias)
     geometry = Geometry.of(len(shape_of(x)) - 2, stride, padding, dilation, groups)
@@ -106,7 +106,7 @@ def convolution_backward(
     """
     _refuse_integers(op, x)
     rank = len(shape_of(x)) - 2
-    if 0 in (*shape_of(x), *shape_of(weight)):
+    if is_empty(x, weight):
         zero = op.const(0, opmath(op.result_dtype))
         return tuple(op.Expand(zero, op.dims(fake.shape)) if fake is not None else None for fake in op.result)
     geometry = Geometry.of(rank, stride, padding, dilation, groups)

@@ -36,7 +36,7 @@ def full(op: Builder, size: Sequence[Dim], fill_value: Fill, **_: Any) -> ir.Val
     return _filled(op, size, fill_value)
 
 
-@lowering(aten.zeros.default)
+@lowering(aten.zeros.default, aten._efficientzerotensor.default)
 def zeros(op: Builder, size: Sequence[Dim], **_: Any) -> ir.Value:
     """zeros(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _filled(op, size, 0)

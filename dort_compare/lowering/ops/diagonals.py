@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -77,7 +77,7 @@ def diagonal_scatter(
     op: Builder, x: ir.Value, src: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> ir.Value:
     """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return x
     src = op.cast(src, op.result.dtype)
     return _Diagonal.of(op, _sizes(op, x), offset, dim1, dim2).write(op, x, src)
@@ -89,7 +89,7 @@ def diagonal_backward(
 ) -> ir.Value:
     """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
     zeros = op.Expand(op.const(0, op.result.dtype), op.dims(input_sizes))
-    if 0 in shape_of(grad):
+    if is_empty(grad):
         return zeros
     return _Diagonal.of(op, input_sizes, offset, dim1, dim2).write(op, zeros, grad)
 
@@ -104,4 +104,4 @@ def diag_embed(op: Builder, x: ir.Value, offset: int = 0, dim1: int = -2, dim2: 
     for dim in sorted((dim1 % op.result.ndim, dim2 % op.result.ndim)):
         sizes.insert(dim, length + abs(offset))
     zeros = op.Expand(op.const(0, op.result.dtype), op.dims(sizes))
-    return zeros if 0 in shape_of(x) else _Diagonal.of(op, sizes, offset, dim1, dim2).write(op, zeros, x)
+    return zeros if is_empty(x) else _Diagonal.of(op, sizes, offset, dim1, dim2).write(op, zeros, x)

@@ -10,7 +10,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -60,7 +60,7 @@ def cdist(op: Builder, x1: ir.Value, x2: ir.Value, p: float, compute_mode: int |
 
     By differences in every mode, where torch may take a product of matrices.
     """
-    if shape_of(x1)[-1] == 0 or 0 in op.result.shape:
+    if shape_of(x1)[-1] == 0 or is_empty(op.result):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
     return _norm(op, _all_differences(op, x1, x2), p)
 
@@ -73,7 +73,7 @@ def _all_differences(op: Builder, x1: ir.Value, x2: ir.Value) -> ir.Value:
 @in_float32
 def cdist_backward(op: Builder, grad: ir.Value, x1: ir.Value, x2: ir.Value, p: float, distance: ir.Value) -> ir.Value:
     """_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor"""
-    if p == 0 or 0 in (*shape_of(grad), *shape_of(x1)):
+    if p == 0 or is_empty(grad, x1):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
     differences = _all_differences(op, x1, x2)
     slope = _slope(op, differences, op.Unsqueeze(distance, [-1]), op.Unsqueeze(grad, [-1]), p)
@@ -93,7 +93,7 @@ def _pairs(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 @in_float32
 def pdist(op: Builder, x: ir.Value, p: float = 2) -> ir.Value:
     """_pdist_forward(Tensor self, float p=2) -> Tensor"""
-    if 0 in shape_of(x) or 0 in op.result.shape:
+    if is_empty(x) or is_empty(op.result):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
     first, second = _pairs(op, x)
     return _norm(op, op.Sub(op.Gather(x, first, axis=0), op.Gather(x, second, axis=0)), p)
@@ -104,7 +104,7 @@ def pdist(op: Builder, x: ir.Value, p: float = 2) -> ir.Value:
 def pdist_backward(op: Builder, grad: ir.Value, x: ir.Value, p: float, distance: ir.Value) -> ir.Value:
     """_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"""
     zeros = op.Expand(_number(op, 0), op.Shape(x))
-    if p == 0 or 0 in (*shape_of(grad), *shape_of(x)):
+    if p == 0 or is_empty(grad, x):
         return zeros
     first, second = _pairs(op, x)
     differences = op.Sub(op.Gather(x, first, axis=0), op.Gather(x, second, axis=0))

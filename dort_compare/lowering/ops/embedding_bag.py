@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -60,7 +60,7 @@ def embedding_bag(
 def _refuse(op: Builder, indices: ir.Value, mode: int) -> None:
     if mode == _MAX:
         raise op.unsupported("the largest of a bag")
-    if len(shape_of(indices)) != 1 or 0 in shape_of(indices):
+    if len(shape_of(indices)) != 1 or is_empty(indices):
         raise op.unsupported("no indices")
 
 
@@ -128,7 +128,7 @@ def embedding_bag_backward(
 
 def _bags_of(op: Builder, indices: ir.Value, offsets: ir.Value, offset2bag: ir.Value) -> ir.Value:
     """What the forward pass returned, if it did."""
-    return _bags(op, indices, offsets) if 0 in shape_of(offset2bag) else offset2bag
+    return _bags(op, indices, offsets) if is_empty(offset2bag) else offset2bag
 
 
 @lowering(aten._embedding_bag_per_sample_weights_backward.default)

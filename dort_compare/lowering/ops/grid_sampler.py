@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sampling import Sampling
@@ -22,7 +22,7 @@ def grid_sampler(
     op: Builder, x: ir.Value, grid: ir.Value, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> ir.Value:
     """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, ...) -> Tensor"""
-    if 0 in (*shape_of(x), *shape_of(grid)):
+    if is_empty(x, grid):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
     if op.opset < 20 and len(shape_of(x)) == 5:
         return _read(op, x, Sampling.of(op, x, grid, interpolation_mode, padding_mode, align_corners))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
 from dort_compare.lowering.ops.masks import is_mask, without_masks
 from dort_compare.lowering.ops.operands import chosen, from_front
@@ -29,7 +29,7 @@ def index_put(
     Where a mask selects elements for values that are the same for all, it chooses. Indices of the first dimensions
     write whole slices with ScatterND; every other write, and every sum, goes element by element with ScatterElements.
     """
-    if 0 in shape_of(x) or any(i is not None and 0 in shape_of(i) for i in indices):
+    if is_empty(x) or any(i is not None and is_empty(i) for i in indices):
         return x
     if accumulate:
         return op.cast(_put(op, raise_half(op, x), indices, raise_half(op, values), "add"), op.result.dtype)
@@ -132,7 +132,7 @@ def _times(op: Builder, place: ir.Value, stride: Dim) -> ir.Value:
 @lowering(aten.put.default)
 def put(op: Builder, x: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = False) -> ir.Value:
     """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
-    if 0 in (*shape_of(x), *shape_of(index)):
+    if is_empty(x, index):
         return x
     if accumulate:
         x, source = raise_half(op, x), raise_half(op, source)
@@ -148,7 +148,7 @@ def put(op: Builder, x: ir.Value, index: ir.Value, source: ir.Value, accumulate:
 @in_float32
 def index_add(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.Value, alpha: Number = 1) -> ir.Value:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
-    if 0 in (*shape_of(x), *shape_of(index)):
+    if is_empty(x, index):
         return x
     if alpha != 1:
         source = _scaled(op, source, op.const(alpha, dtype_of(x)))
@@ -164,7 +164,7 @@ def _scaled(op: Builder, source: ir.Value, alpha: ir.Value) -> ir.Value:
 @lowering(aten.index_copy.default)
 def index_copy(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.Value) -> ir.Value:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
-    if 0 in (*shape_of(x), *shape_of(index)):
+    if is_empty(x, index):
         return x
     shape = _slices_shape(op, x, dim, index)
     targets = _along(op, x, dim, from_front(op, index), shape)
@@ -174,7 +174,7 @@ def index_copy(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.V
 @lowering(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number | ir.Value) -> ir.Value:
     """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    if 0 in (*shape_of(x), *shape_of(index)):
+    if is_empty(x, index):
         return x
     dtype = op.result.dtype
     shape = _slices_shape(op, x, dim, index)
@@ -194,7 +194,7 @@ def index_reduce(
     include_self: bool = True,
 ) -> ir.Value:
     """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) ..."""
-    if 0 in (*shape_of(x), *shape_of(index)):
+    if is_empty(x, index):
         return x
     shape = _slices_shape(op, x, dim, index)
     targets = _along(op, x, dim, index, shape)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.masks import without_masks
 from dort_compare.lowering.ops.operands import from_front
 from dort_compare.lowering.registry import lowering
@@ -84,7 +84,7 @@ def take(op: Builder, x: ir.Value, index: ir.Value) -> ir.Value:
 @lowering(aten.gather.default)
 def gather(op: Builder, x: ir.Value, dim: int, index: ir.Value, sparse_grad: bool = False) -> ir.Value:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
-    if 0 in op.result.shape:
+    if is_empty(op.result):
         return op.Reshape(op.Slice(op.Reshape(x, [-1]), [0], [0]), op.Shape(index), allowzero=1)
     places = from_front(op, index)
     if shape_of(x) and shape_of(index):

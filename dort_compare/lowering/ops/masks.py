@@ -8,9 +8,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.ops.operands import chosen
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 
@@ -49,6 +50,14 @@ def nonzero(op: Builder, x: ir.Value) -> ir.Value:
     return op.Slice(places, [0], [0], [1])
 
 
+@lowering(aten.nonzero_static.default)
+def nonzero_static(op: Builder, x: ir.Value, *, size: Dim, fill_value: int = -1) -> ir.Value:
+    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
+    count = op.dims([size])
+    filled = op.Expand(op.const(fill_value), op.dims([size, len(shape_of(x))]))
+    return op.Slice(op.Concat(nonzero(op, x), filled, axis=0), [0], count, [0])
+
+
 @lowering(aten.masked_select.default)
 def masked_select(op: Builder, x: ir.Value, mask: ir.Value) -> ir.Value:
     """masked_select(Tensor self, Tensor mask) -> Tensor"""
@@ -74,12 +83,13 @@ def masked_scatter(op: Builder, x: ir.Value, mask: ir.Value, source: ir.Value) -
 
     What the mask lets through is replaced by the elements of ``source`` in order.
     """
-    if 0 in shape_of(source):
+    if is_empty(source):
         return x
     x, mask = _broadcast(op, x, mask)
     before = op.CumSum(op.cast(op.Reshape(mask, [-1]), torch.int64), op.const(0), exclusive=1)
-    read = op.Min(before, op.Sub(op.Size(source), 1))  # behind the last selected element it may count too far
-    replacement = op.Gather(op.Reshape(source, [-1]), read)
+    read = op.Min(before, op.Size(source))  # behind the last selected element it may count too far
+    elements = op.Concat(op.Reshape(source, [-1]), op.const([0], op.result.dtype), axis=0)
+    replacement = op.Gather(elements, read)
     return chosen(op, mask, op.Reshape(replacement, op.Shape(x), allowzero=1), x)
 
 
@@ -91,8 +101,6 @@ def masked_scatter_backward(op: Builder, grad: ir.Value, mask: ir.Value, sizes: 
     """
     dtype = op.result.dtype
     selected = _selected(op, *_broadcast(op, grad, mask))
-    count = op.result.numel()
-    if not isinstance(count, int):
-        raise op.unsupported("a source of symbolic size")
-    behind = op.Expand(op.const(0, dtype), op.const([count]))
-    return op.Reshape(op.Slice(op.Concat(selected, behind, axis=0), [0], [count], [0]), op.dims(sizes), allowzero=1)
+    count = op.dims([product(op, sizes)])
+    behind = op.Expand(op.const(0, dtype), count)
+    return op.Reshape(op.Slice(op.Concat(selected, behind, axis=0), [0], count, [0]), op.dims(sizes), allowzero=1)

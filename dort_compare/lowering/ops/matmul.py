@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.operands import Number, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -43,7 +43,7 @@ def addbmm(op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: Number =
     The sum over the batch of x y is one product of matrices, [N, B K] and [B K, M].
     """
     rows, columns = op.result.shape
-    if 0 in (*shape_of(x), *shape_of(y)) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
+    if is_empty(x, y) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
         raise op.unsupported("a sum of no products, or of products of symbolic size")
     left = op.Reshape(op.Transpose(x, perm=[1, 0, 2]), [rows, -1])
     return _added(op, op.MatMul(left, op.Reshape(y, [-1, columns])), bias, beta, alpha)

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
@@ -150,7 +150,7 @@ def _adaptive_max_pool(op: Builder, x: ir.Value, output_size: Sequence[int]) -> 
     rank = len(output_size)
     leading = len(shape_of(x)) - rank
     sizes = static_sizes(op, x, rank)
-    if 0 in op.result[0].shape:
+    if is_empty(op.result[0]):
         empty = op.dims(op.result[0].shape)
         return op.Expand(op.const(0, op.result_dtype), empty), op.Expand(op.const(0), empty)
     if all(size % steps == 0 for size, steps in zip(sizes, output_size, strict=True)):
@@ -237,7 +237,7 @@ def _added_at(op: Builder, grad: ir.Value, x: ir.Value, indices: ir.Value, rank:
     """Zeros like ``x``, to which each gradient is added at its index: windows overlap, and share their maxima."""
     shape = op.dims([op.size(x, d) for d in range(len(shape_of(x)))])
     zeros = op.Expand(op.const(0, opmath(op.result.dtype)), shape)
-    if 0 in shape_of(grad):
+    if is_empty(grad):
         return zeros
     axis = len(shape_of(x)) - rank
     rows = [op.Flatten(value, axis=axis) for value in (zeros, indices, grad)]
@@ -254,7 +254,7 @@ def max_unpool(op: Builder, x: ir.Value, indices: ir.Value, output_size: Sequenc
     axis = len(shape_of(x)) - rank
     shape = op.dims([*[op.size(x, d) for d in range(axis)], *output_size])
     zeros = op.Expand(op.const(0, op.result.dtype), shape)
-    if 0 in shape_of(x):
+    if is_empty(x):
         return zeros
     rows = [op.Flatten(value, axis=axis) for value in (zeros, indices, x)]
     return op.Reshape(op.ScatterElements(*rows, axis=1), shape)

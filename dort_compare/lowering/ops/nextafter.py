@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.ops.operands import dtype_of, in_kernel_dtype
+from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.ops.operands import in_kernel_dtype
 from dort_compare.lowering.ops.signs import is_negative
 from dort_compare.lowering.registry import lowering
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import floordiv, times
 
 aten = torch.ops.aten
 Results = tuple[ir.Value | None, ...]
@@ -29,7 +30,7 @@ def reciprocal_deviation(op: Builder, variance: ir.Value, eps: float) -> ir.Valu
 
 def nothing(op: Builder) -> Results:
     """The results for an input without elements, where they have none either; a mean of nothing is refused."""
-    if not all(0 in fake.shape for fake in op.result):
+    if not all(is_empty(fake) for fake in op.result):
         raise op.unsupported("a normalization of no elements")
     return zeros(op)
 
@@ -72,7 +73,7 @@ def native_layer_norm(
 
     ONNX's operator holds eps and the moments in float32, and so is no use for float64.
     """
-    if 0 in shape_of(x):
+    if is_empty(x):
         return nothing(op)
     rank, dtype = len(shape_of(x)), opmath(op.result_dtype)
     axis = rank - len(normalized_shape)
@@ -99,7 +100,7 @@ def native_layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> Results:
     """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, ...) -> 3 Tensors"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return zeros(op)
     rank = len(shape_of(x))
     axis = rank - len(normalized_shape)
@@ -128,17 +129,23 @@ def native_group_norm(
     eps: float,
 ) -> Results:
     """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, ...) -> 3 Tensors"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return nothing(op)
-    mean, centred, variance = moments(op, op.Reshape(x, [0, group, -1]), [2])
+    shape = _by_group(op, batch, channels, positions, group)
+    mean, centred, variance = moments(op, op.Reshape(x, shape, allowzero=1), [2])
     rstd = reciprocal_deviation(op, variance, eps)
     normal = _like(op, op.Mul(centred, rstd), x)
     y = affine(op, normal, *(by_channel(op, value, x) for value in (weight, bias)))
     return y, op.Squeeze(mean, [2]), op.Squeeze(rstd, [2])
 
 
+def _by_group(op: Builder, batch: Dim, channels: Dim, positions: Dim, group: int) -> ir.Value:
+    """(batch, group, elements of one), also of an empty batch."""
+    return op.dims([batch, group, floordiv(op, times(op, channels, positions), group)])
+
+
 def _like(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    return op.Reshape(x, op.dims([op.size(y, d) for d in range(len(shape_of(y)))]))
+    return op.Reshape(x, op.dims([op.size(y, d) for d in range(len(shape_of(y)))]), allowzero=1)
 
 
 def by_channel(op: Builder, value: ir.Value | None, x: ir.Value) -> ir.Value | None:
@@ -162,13 +169,14 @@ def native_group_norm_backward(
     output_mask: Sequence[bool],
 ) -> Results:
     """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, ...) -> 3 Tensors"""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return zeros(op)
+    shape = _by_group(op, batch, channels, positions, group)
     mean, rstd = op.Unsqueeze(mean, [2]), op.Unsqueeze(rstd, [2])
-    normal = op.Mul(op.Sub(op.Reshape(x, [0, group, -1]), mean), rstd)
+    normal = op.Mul(op.Sub(op.Reshape(x, shape, allowzero=1), mean), rstd)
     by_input = by_weight = by_bias = None
     if output_mask[0]:
-        weighted = op.Reshape(affine(op, grad, by_channel(op, weight, x), None), [0, group, -1])
+        weighted = op.Reshape(affine(op, grad, by_channel(op, weight, x), None), shape, allowzero=1)
         by_input = _like(op, input_gradient(op, weighted, normal, rstd, [2]), x)
     others = [0, *range(2, len(shape_of(x)))]
     if output_mask[1]:

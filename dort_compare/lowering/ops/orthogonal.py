@@ -8,9 +8,9 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.builder import Builder, dtype_of
 from dort_compare.lowering.loops import repeated
-from dort_compare.lowering.ops.operands import dtype_of, in_kernel_dtype
+from dort_compare.lowering.ops.operands import in_kernel_dtype
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten

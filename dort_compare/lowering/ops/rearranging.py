@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import minus
@@ -33,7 +33,7 @@ def roll(op: Builder, x: ir.Value, shifts: Sequence[Dim], dims: Sequence[int] = 
     Without dimensions the flat tensor is rolled.
     """
     shape = shape_of(x)
-    if not shape or 0 in shape:
+    if not shape or is_empty(x):
         return x
     if not dims:
         count = op.result.numel()
@@ -92,7 +92,7 @@ def unfold_backward(
     """
     rank = len(input_sizes)
     zeros = op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(input_sizes))
-    if 0 in shape_of(grad):
+    if is_empty(grad):
         return zeros
     if not rank:
         return op.Reshape(grad, op.const([], torch.int64))

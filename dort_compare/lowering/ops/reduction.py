@@ -7,10 +7,12 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from dort_compare.lowering.builder import Builder, fake_of, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import product
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -75,12 +77,14 @@ def sum_all(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
 def mean_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any) -> ir.Value:
     """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
 
-    The mean of nothing is NaN in torch, 0 in ONNX Runtime.
+    The mean of nothing is NaN in torch, 0 in ONNX Runtime: where a size may be 0, the sum is divided.
     """
     shape = shape_of(x)
-    if any(shape[d] == 0 for d in reduced_dims(dim, len(shape))):
-        return op.Div(reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), 0)
-    return reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
+    dims = reduced_dims(dim, len(shape))
+    if all(statically_known_true(shape[d] != 0) for d in dims):
+        return reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
+    count = op.const(product(op, (op.size(x, d) for d in dims)), opmath(op.result.dtype))
+    return op.Div(reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), count)
 
 
 @lowering(aten.mean.default)

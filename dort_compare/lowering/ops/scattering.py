@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_floating, shape_of
+from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
 from dort_compare.lowering.ops.operands import from_front
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
@@ -45,7 +45,7 @@ def _like_index(op: Builder, src: ir.Value, index: ir.Value) -> ir.Value:
 
 
 def _nothing_written(index: ir.Value) -> bool:
-    return 0 in shape_of(index)
+    return is_empty(index)
 
 
 @lowering(aten.scatter.src)

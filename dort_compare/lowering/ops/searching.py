@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -86,7 +86,7 @@ def repeat_interleave(op: Builder, repeats: ir.Value, output_size: Dim | None = 
 
     Index i stands repeats[i] times: the sum, over the places up to each one, of how many indices begin there.
     """
-    if 0 in shape_of(repeats):
+    if is_empty(repeats):
         return repeats
     counts = op.cast(repeats, torch.int64)
     ends = op.CumSum(counts, op.const(0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import from_front, larger, minus, plus, smaller, times
@@ -96,7 +96,7 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
     for i, (wanted, n) in enumerate(zip(size, traced, strict=True)):
         unchanged = i >= kept and isinstance(wanted, int) and wanted == -1
         sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
-    if 0 in sizes and 0 not in shape_of(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
+    if 0 in sizes and not is_empty(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
         x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
     return op.Expand(x, op.dims(sizes))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import plus
 
@@ -41,7 +41,7 @@ def slice_scatter(
     dim %= len(shape_of(x))
     size, length = shape_of(x)[dim], op.size(src, dim)
     src = op.cast(src, op.result.dtype)
-    if 0 in shape_of(src):
+    if is_empty(src):
         return x
     if isinstance(size, int) and isinstance(start, int | None) and isinstance(end, int | None):
         first, last, _ = slice(start, end, step).indices(size)

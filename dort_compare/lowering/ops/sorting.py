@@ -8,7 +8,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_floating, shape_of
+from dort_compare.lowering.builder import Builder, Dim, is_empty, is_floating, shape_of
 from dort_compare.lowering.ops.extremes import picked
 from dort_compare.lowering.registry import lowering
 
@@ -57,6 +57,11 @@ def _ranked_in_two_passes(op: Builder, x: ir.Value, count: ir.Value, dim: int, l
     flags = op.GatherElements(op.cast(is_nan, torch.uint8), by_value, axis=dim)
     by_nan = _top(op, flags, count, dim, largest)
     return op.GatherElements(by_value, by_nan, axis=dim)
+
+
+def ascending(op: Builder, x: ir.Value) -> ir.Value:
+    """Where the elements of a vector stand in rising order; equal ones in theirs, NaN as the largest."""
+    return _ranked(op, x, op.Shape(x), 0, largest=False)
 
 
 def _single(op: Builder, x: ir.Value) -> Pair:
@@ -119,7 +124,7 @@ def median(op: Builder, x: ir.Value) -> ir.Value:
 
 def _of_all(op: Builder, x: ir.Value, place_of: Callable[[Builder, ir.Value, int], ir.Value]) -> ir.Value:
     """The element of the flat tensor at the place that is found for it; NaN of none."""
-    if 0 in shape_of(x):
+    if is_empty(x):
         return op.Identity(op.const(math.nan, op.result.dtype))
     flat = op.Reshape(x, [-1])
     return op.Squeeze(op.Gather(flat, place_of(op, flat, 0), axis=0), [0])

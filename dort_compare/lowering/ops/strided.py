@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of
+from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -99,7 +99,7 @@ def as_strided(
     torch counts in the memory of ``self``, of which the traced strides tell how the elements stand in it.
     """
     memory = _memory(op, x)
-    if 0 in op.result.shape:
+    if is_empty(op.result):
         return op.Reshape(op.Slice(memory.flat, [0], [0]), op.dims(size), allowzero=1)
     first = _first(op, x, size, stride, storage_offset)
     if _is_contiguous(size, stride):
@@ -119,7 +119,7 @@ def as_strided_scatter(
 ) -> ir.Value:
     """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) ..."""
     memory = _memory(op, x)
-    if 0 in fake_of(src).shape:
+    if is_empty(src):
         return x
     places = _places(op, size, stride, _first(op, x, size, stride, storage_offset))
     elements = op.Reshape(op.cast(src, op.result.dtype), [-1])

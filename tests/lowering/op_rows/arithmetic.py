@@ -83,6 +83,7 @@ SUMS = (
     Row(prims.div.default, (), lambda d: [case(new(d, 2, 3), new(d, 2, 3))], FLOATS, ROUNDING),
     Row(aten.div.Scalar, (), numbers, units=ROUNDING),
     Row(aten.addcmul.default, ("addcmul",), products, NUMBERS, ROUNDING),
+    Row(prims.fma.default, (), lambda d: [case(new(d, 2, 3), new(d, 2, 3), new(d, 2, 3))], FLOATS, ROUNDING),
     Row(aten.addcdiv.default, ("addcdiv",), products, FLOATS, ROUNDING),
     Row(aten.lerp.Scalar, ("lerp",), interpolated, FLOATS, ROUNDING),
     Row(aten.lerp.Tensor, ("lerp",), interpolated_by_tensor, FLOATS, ROUNDING),

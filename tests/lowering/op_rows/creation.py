@@ -83,6 +83,7 @@ def arange_step(dtype: torch.dtype) -> Iterable[Sample]:
 ROWS = (
     Row(aten.full.default, ("full",), filled_default),
     Row(aten.zeros.default, ("zeros",), sized),
+    Row(aten._efficientzerotensor.default, (), lambda d: [case([2, 3], dtype=d), case([0], dtype=d)]),
     Row(aten.ones.default, ("ones",), sized),
     Row(aten.new_zeros.default, ("new_zeros",), new_sized),
     Row(aten.new_ones.default, ("new_ones",), new_sized),

@@ -136,6 +136,13 @@ def table_gradients(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 500, 2), torch.randint(3, (500,)), 3, -1, False)
 
 
+def first_places(dtype: torch.dtype) -> Iterable[Sample]:
+    x = torch.tensor([[0, 1, 1], [1, 0, 0]], dtype=dtype)
+    for size in (0, 2, 5):
+        yield from (case(each, size=size) for each in (x, x[0], x[0, 1], x[:0]))
+        yield case(x, size=size, fill_value=7)
+
+
 ROWS = (
     Row(aten.index.Tensor, ("__getitem__",), lambda d: (*by_index(d), *by_mask(d))),
     Row(aten._unsafe_index.Tensor, (), by_index),
@@ -143,6 +150,7 @@ ROWS = (
     Row(aten.index_select.default, ("index_select",), selected),
     Row(aten.take.default, ("take",), taken),
     Row(aten.nonzero.default, ("nonzero",), masks),
+    Row(aten.nonzero_static.default, ("nonzero_static",), first_places),
     Row(aten.masked_select.default, ("masked_select",), selections),
     Row(aten.masked_scatter.default, ("masked_scatter",), mask_writes),
     Row(aten.masked_scatter_backward.default, (), mask_write_gradients, FLOATS),

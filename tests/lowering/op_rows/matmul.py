@@ -35,9 +35,17 @@ def sums_of_products(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 5), x, y, beta=0, alpha=1)
 
 
+def bilinear(dtype: torch.dtype) -> Iterable[Sample]:
+    """As a bilinear layer calls it: forward, and for the gradient of the weight."""
+    x, weight, y, grad = new(dtype, 3, 4), new(dtype, 2, 4, 5), new(dtype, 3, 5), new(dtype, 3, 2)
+    yield case(x, weight, y, [1, 3], [0], [1, 2], [2, 3])
+    yield case(x, grad, y, [1, 3], [2, 3], [1, 2], [0])
+
+
 ROWS = (
     Row(aten.mm.default, ("mm",), products, (*FLOATS, *INTS), MATMUL),
     Row(aten.bmm.default, ("bmm",), lambda d: products(d, 2), (*FLOATS, *INTS), MATMUL),
     Row(aten.addmm.default, ("addmm",), biased_products, (*FLOATS, *INTS), MATMUL),
+    Row(aten._trilinear.default, ("nn.functional.bilinear",), bilinear, FLOATS, MATMUL),
     Row(aten.addbmm.default, ("addbmm",), sums_of_products, (*FLOATS, *INTS), MATMUL),
 )

@@ -76,7 +76,17 @@ def with_arguments(dtype: torch.dtype, *rest: object) -> Iterable[Sample]:
 WIDE = (torch.float32, torch.float64)
 """torch's tracing and its CPU kernel disagree on the dtype of the statistics that half precision saves."""
 
+
+def weight_gradients(dtype: torch.dtype) -> Iterable[Sample]:
+    for shape, dim in (((3, 4, 5), 0), ((3, 4), 1), ((3, 4, 5), 2)):
+        v = new(dtype, *shape)
+        g = new(dtype, *(n if d == dim else 1 for d, n in enumerate(shape)))
+        norms = v.float().norm(dim=[d for d in range(len(shape)) if d != dim], keepdim=True)
+        yield case(new(dtype, *shape), v, g, norms.to(torch.promote_types(dtype, torch.float32)), dim)
+
+
 ROWS = (
+    Row(aten._weight_norm_interface_backward.default, (), weight_gradients, WIDE, SUM),
     Row(aten.native_layer_norm.default, (), layers, FLOATS, SUM),
     Row(aten.native_layer_norm_backward.default, (), layer_gradients, FLOATS, SUM),
     Row(aten.native_group_norm.default, ("native_group_norm",), groups, FLOATS, MATMUL),

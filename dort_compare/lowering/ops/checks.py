@@ -1,0 +1,17 @@
+"""Conditions that a graph checks: whether each holds, as a value that the runtime reads."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.registry import lowering
+
+aten = torch.ops.aten
+
+
+@lowering(aten._assert_scalar.default, aten._assert_async.msg)
+def holds(op: Builder, condition: ir.Value | bool | int | float, message: str) -> ir.Value:
+    """_assert_scalar(Scalar self, str assert_msg) -> ()"""
+    return op.Reshape(op.const(condition, torch.bool), op.const([]))

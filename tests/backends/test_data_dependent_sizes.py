@@ -1,0 +1,190 @@
+"""Graphs whose sizes depend on data, which dynamo captures where its two flags are set, and the checks in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._pytree import tree_leaves
+
+from dort_compare import DebugBackend, compare
+from dort_compare.errors import CheckError
+
+Args = tuple[Any, ...]
+NONE = [0] * 5
+MASKS = ([1, 0, 1, 1, 0], NONE, [1] * 5, [0, 0, 0, 1, 0])
+
+
+@pytest.fixture(autouse=True)
+def captured() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        yield
+
+
+class Experts(nn.Module):
+    """A mixture of experts, each called on the tokens that the router sends it: here and there on none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(8, 4)
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.gate(x).softmax(-1).topk(2, -1)
+        mask = F.one_hot(chosen, 4).permute(2, 1, 0)
+        out = torch.zeros_like(x)
+        for expert, sent in zip(self.experts, mask, strict=True):
+            rank, token = torch.where(sent)
+            out.index_add_(0, token, expert(x[token]) * weights[token, rank, None])
+        return out
+
+
+def by_mask(function: Callable[[Tensor], Any]) -> tuple[Callable[..., Any], list[Args]]:
+    """``function`` of the rows that a mask lets through, for one graph and several masks."""
+    rows = torch.linspace(-2, 2, 30).sin().reshape(5, 6)
+    return lambda x, mask: function(x[mask]), [(rows, torch.tensor(mask, dtype=torch.bool)) for mask in MASKS]
+
+
+def written(x: Tensor, mask: Tensor) -> Tensor:
+    y = x * 2
+    y[mask] = x[mask].exp()
+    return y
+
+
+def scaled(x: Tensor) -> Tensor:
+    return (x * x.detach().abs().max().item()).sum()
+
+
+def first(x: Tensor, n: Tensor) -> Tensor:
+    return x[: n.item()] * 2
+
+
+def normalized(x: Tensor) -> Tensor:
+    return torch.group_norm(F.layer_norm(x, (6,)), 2)
+
+
+def attended(x: Tensor) -> Tensor:
+    y = x.reshape(-1, 1, 3, 2)
+    return F.scaled_dot_product_attention(y, y, y)
+
+
+def restored(x: Tensor) -> Tensor:
+    return torch.zeros(5, 6).masked_scatter(torch.arange(5)[:, None] < x.shape[0], x)
+
+
+def vectors(*lists: list[int]) -> list[Args]:
+    return [(torch.tensor(each),) for each in lists]
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[Args]]] = {
+    "experts": (Experts(), [(torch.randn(6, 8),) for _ in range(3)]),
+    "rows": by_mask(torch.exp),
+    "sum and mean": by_mask(lambda x: (x.sum(), x.mean(), x.mean(0), x.mean(1), x.amax(1, keepdim=True))),
+    "cross entropy": by_mask(lambda x: F.cross_entropy(x, x.argmax(1))),
+    "normalized": by_mask(normalized),
+    "attention": by_mask(attended),
+    "masked_scatter": by_mask(restored),
+    "index_add": by_mask(lambda x: torch.zeros(9, 6).index_add(0, torch.arange(x.shape[0]), x)),
+    "unique": by_mask(lambda x: (*torch.unique(x[:, 0] > 0, return_inverse=True, return_counts=True), x * 2)),
+    "bincount": by_mask(lambda x: (torch.bincount((x[:, 0] > 0).long(), minlength=3), x * 2)),
+    "written": (written, by_mask(torch.exp)[1]),
+    "item as factor": (scaled, [(torch.randn(4, 3),) for _ in range(2)]),
+    "item as size": (first, [(torch.randn(7), torch.tensor(n)) for n in (3, 5, 7)]),
+    "item returned": (lambda x: (x.sum().item(), x * 2), vectors([1, 2], [3, 4])),
+    "nonzero": (lambda x: (torch.nonzero(x), torch.argwhere(x), x.sum()), vectors([0, 2, 1, 0], [1, 1, 1, 1], [0] * 4)),
+    "repeat_interleave": (
+        lambda x, n: x.repeat_interleave(n, 0) * 2,
+        [(torch.randn(3, 2), torch.tensor(n)) for n in ([1, 0, 3], [0, 0, 0], [2, 2, 2])],
+    ),
+    "unique numbers": (lambda x: torch.unique(x), vectors([3, 1, 1, 2], [3, 3, 3, 3])),
+    "unique neighbours": (lambda x: torch.unique_consecutive(x, return_counts=True), vectors([3, 1, 1, 3], [3, 3, 3, 3])),
+    "counts of numbers": (lambda x: torch.bincount(x), vectors([1, 2, 2, 5], [0, 0, 9, 1])),
+}  # fmt: skip
+
+
+def results(function: Callable[..., Any], parameters: list[Tensor], args: Args) -> list[Any]:
+    """Outputs and gradients of a call."""
+    own = [arg.clone().requires_grad_(arg.is_floating_point()) for arg in args]
+    outputs = tree_leaves(function(*own))
+    differentiable = [each for each in outputs if isinstance(each, Tensor) and each.requires_grad]
+    wanted = [arg for arg in own if arg.requires_grad] + parameters
+    if not differentiable:
+        return outputs
+    given = [torch.linspace(-1, 1, output.numel()).reshape(output.shape) for output in differentiable]
+    return [*outputs, *torch.autograd.grad(differentiable, wanted, given, allow_unused=True)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_session_serves_whatever_the_data_say_forward_and_backward(name: str) -> None:
+    function, runs = CASES[name]
+    parameters = list(function.parameters()) if isinstance(function, nn.Module) else []
+    backend = DebugBackend(fallback=False)
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
+    for args in runs:
+        got, expected = (results(each, parameters, args) for each in (compiled, function))
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert len(backend.graphs) == len({graph.phase for graph in backend.graphs})
+
+
+def test_a_comparison_takes_such_a_model() -> None:
+    report = compare(Experts(), (torch.randn(6, 8),), backward=True)
+    assert report.verdict == "agree"
+
+
+def below_four(x: Tensor) -> Tensor:
+    """torch makes an assertion of the condition, with a message of its own."""
+    size = (x > 0).sum().item()
+    torch._check(size < 4, lambda: "too many")
+    return x[:size] * 2
+
+
+def all_positive(x: Tensor) -> Tensor:
+    """What dynamo makes of ``assert (x > 0).all(), "not positive"``, which pytest rewrites here."""
+    torch._assert_async((x > 0).all(), "not positive")
+    return x * 2
+
+
+def around_a_fallback(x: Tensor) -> Tensor:
+    """A check in a graph that is cut."""
+    return below_four(torch.special.airy_ai(x) - 0.3)
+
+
+GOOD, BAD = torch.tensor([1.0, 2, 3]), torch.tensor([-1.0, 1, 2, 3, 4, 5])
+CHECKS = {
+    "torch._check": (below_four, GOOD, BAD, "u0 <= 3"),
+    "assert": (all_positive, GOOD, BAD, "not positive"),
+    "around a fallback": (around_a_fallback, GOOD, -GOOD.repeat(2) / 6, "u0 <= 3"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_of_the_model_stays_an_error(name: str) -> None:
+    function, good, bad, message = CHECKS[name]
+    backend = DebugBackend()
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(good), function(good))
+        with pytest.raises(RuntimeError):
+            function(bad)
+        with pytest.raises(RuntimeError, match=message):
+            compiled(bad)
+    assert bool(backend.fallbacks) == (name == "around a fallback")
+
+
+def test_the_error_of_a_check_is_ours_and_says_what_torch_says() -> None:
+    compiled = torch.compile(below_four, backend="dort", dynamic=True)
+    compiled(GOOD)
+    with pytest.raises(CheckError, match="u0 <= 3"):
+        compiled(BAD)
+
+
+def test_a_negative_number_is_no_bin() -> None:
+    compiled = torch.compile(torch.bincount, backend=DebugBackend(fallback=False))
+    for numbers in ([-1, 2], [-1, -1], [2, -3]):
+        with pytest.raises(RuntimeError):
+            compiled(torch.tensor(numbers))
