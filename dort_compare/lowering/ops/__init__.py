@@ -9,6 +9,7 @@ from dort_compare.lowering.ops import (
     batch_norm,
     bessel,
     casts,
+    cholesky,
     comparison,
     convolution,
     creation,
@@ -52,6 +53,7 @@ from dort_compare.lowering.ops import (
     spread,
     strided,
     symbolic,
+    triangular,
 )
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "batch_norm",
     "bessel",
     "casts",
+    "cholesky",
     "comparison",
     "convolution",
     "creation",
@@ -106,4 +109,5 @@ __all__ = [
     "spread",
     "strided",
     "symbolic",
+    "triangular",
 ]
