@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import onnx_ir as ir
 import torch
 
@@ -16,7 +14,6 @@ from dort_compare.lowering.ops.matrices import (
     numbers,
     row,
     sizes_of,
-    triangle,
     turned,
     upright,
 )
@@ -27,10 +24,10 @@ aten = torch.ops.aten
 
 
 def _factored(op: Builder, a: Matrices) -> tuple[ir.Value, ir.Value]:
-    """L of A = L L', of which the lower triangle is read, and which leading minor is the first not to be positive, or 0.
+    """L of A = L L', of which the lower triangle is read, and the first leading minor that is not positive, or 0.
 
-    Where one is, L is what LAPACK's potrf leaves of a small matrix: the column at which it ends bears what there was
-    no root of, and all from there on is still A. (Of a large matrix it has worked further, which is nobody's business.)
+    Where one is not, L is what LAPACK's potrf leaves of a small matrix: the element that has no root as it was found,
+    and from there on A itself. In what it leaves of a large one, a block has been worked on further.
     """
     n = a.rows
     across = numbers(op, n)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.ops.operands import dtype_of
 
 
@@ -104,8 +104,12 @@ def triangle(op: Builder, x: ir.Value, upper: bool, offset: int = 0) -> ir.Value
     return op.Trilu(x, op.const(offset), upper=int(upper))
 
 
+def diagonal(op: Builder, x: Matrices) -> ir.Value:
+    """The diagonal of matrices that are not taller than wide."""
+    is_on_it = op.Equal(upright(op, numbers(op, x.rows)), numbers(op, x.columns))
+    return op.ReduceSum(op.Where(is_on_it, x.value, 0), op.const([-1]), keepdims=0)
+
+
 def identity(op: Builder, rows: Dim, columns: Dim, dtype: torch.dtype) -> ir.Value:
     """Ones on the diagonal."""
     return op.cast(op.Equal(upright(op, numbers(op, rows)), numbers(op, columns)), dtype)
-
-

@@ -22,7 +22,13 @@ def triangles(dtype: torch.dtype, *size: int) -> Tensor:
 
 def sides(dtype: torch.dtype) -> Iterable[tuple[Tensor, Tensor]]:
     """A and B of A X = B, with batches that broadcast, without elements, of one row, and in other orders of memory."""
-    for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (4, 1)), ((4, 4), (3, 4, 5)), ((2, 1, 3, 3), (3, 3, 2)), ((1, 1), (1, 3))):
+    for a, b in (
+        ((3, 3), (3, 2)),
+        ((2, 4, 4), (4, 1)),
+        ((4, 4), (3, 4, 5)),
+        ((2, 1, 3, 3), (3, 3, 2)),
+        ((1, 1), (1, 3)),
+    ):
         yield triangles(dtype, *a), new(dtype, *b)
     for a, b in (((0, 0), (0, 3)), ((3, 3), (3, 0)), ((0, 3, 3), (1, 3, 2)), ((40, 40), (40, 40))):
         yield triangles(dtype, *a), new(dtype, *b)
@@ -74,9 +80,11 @@ def indefinite(dtype: torch.dtype) -> Iterable[Tensor]:
 
 
 def half_read(matrices: Iterable[Tensor]) -> Iterable[Sample]:
+    """With NaN in the triangle that is not read."""
     for x in matrices:
-        yield case(x.tril() + torch.nan * torch.ones_like(x).triu(1))
-        yield case(x.triu() + torch.nan * torch.ones_like(x).tril(-1), upper=True)
+        above = torch.ones_like(x, dtype=torch.bool).triu(1)
+        yield case(x.masked_fill(above, torch.nan))
+        yield case(x.masked_fill(above.mT, torch.nan), upper=True)
 
 
 def to_factor(dtype: torch.dtype) -> Iterable[Sample]:
@@ -98,6 +106,76 @@ def factored_systems(dtype: torch.dtype) -> Iterable[Sample]:
             yield case(b, a, True)
 
 
+def matrices(dtype: torch.dtype) -> Iterable[Tensor]:
+    for size in ((3, 3), (2, 3, 4, 4), (1, 1), (0, 0), (0, 3, 3), (2, 0, 0), (40, 40)):
+        yield new(dtype, *size)
+        yield new(dtype, *size).mT
+    yield torch.eye(4, dtype=dtype).roll(1, 0).expand(2, 4, 4)
+    yield torch.tensor([[1.0, 1, 1], [-1, 1, 2], [1, 2, 4]], dtype=dtype)  # the first of equal pivots counts
+
+
+def oblong(dtype: torch.dtype) -> Iterable[Tensor]:
+    yield from matrices(dtype)
+    for size in ((2, 5), (5, 2), (2, 1, 3), (2, 3, 1), (0, 3), (3, 0), (2, 3, 0)):
+        yield new(dtype, *size)
+    yield new(dtype, 2, 5).mT
+
+
+def singular(dtype: torch.dtype) -> Iterable[Tensor]:
+    """Where rounding does not decide about it."""
+    yield torch.zeros(3, 3, dtype=dtype)
+    yield torch.tensor([[[1.0, 2, 3], [2, 4, 6], [1, 1, 1]], [[4, 0, 2], [0, 2, 1], [0, 0, 1]]], dtype=dtype)
+    yield torch.tensor([[0.0, 1, 2], [0, 0, 3], [0, 0, 0]], dtype=dtype)
+
+
+def not_numbers(dtype: torch.dtype) -> Iterable[Tensor]:
+    nan, inf = torch.nan, torch.inf
+    yield torch.tensor([[1, 2, 3], [nan, 4, 6], [5, 1, 1]], dtype=dtype)
+    yield torch.tensor([[nan, 2, 3], [1, 4, 6], [5, 1, 1]], dtype=dtype)
+    yield torch.tensor([[1, 2, 3], [2, 4, nan], [5, 1, 1]], dtype=dtype)
+    yield torch.tensor([[inf, 2, 3], [2, 4, 6], [1, 1, 1]], dtype=dtype)
+
+
+def to_eliminate(dtype: torch.dtype) -> Iterable[Sample]:
+    for samples in (oblong, singular, not_numbers):
+        yield from (case(x) for x in samples(dtype))
+
+
+def square(dtype: torch.dtype) -> Iterable[Sample]:
+    for samples in (matrices, singular, not_numbers):
+        yield from (case(x) for x in samples(dtype))
+
+
+def packed(dtype: torch.dtype) -> Iterable[Sample]:
+    for x in oblong(dtype):
+        lu, pivots, _ = torch.linalg.lu_factor_ex(x)
+        for parts in ((), (False,), (True, False)):
+            yield case(lu, pivots, *parts)
+
+
+def eliminated_systems(dtype: torch.dtype) -> Iterable[Sample]:
+    for a, b in sides(dtype):
+        lu, pivots = torch.linalg.lu_factor(a.roll(1, -2))
+        for adjoint in (False, True):
+            yield case(lu, pivots, b, adjoint=adjoint)
+            yield case(lu, pivots, b.mT, left=False, adjoint=adjoint)
+
+
+def systems(dtype: torch.dtype) -> Iterable[Sample]:
+    for a, b in sides(dtype):
+        yield case(a.roll(1, -2), b)
+        yield case(a.roll(1, -2), b.mT, left=False)
+    yield case(triangles(dtype, 3, 3), new(dtype, 3))
+    yield case(triangles(dtype, 2, 3, 3), new(dtype, 2, 3))
+    yield case(triangles(dtype, 2, 3, 3).mT, new(dtype, 3))
+
+
+def invertible(dtype: torch.dtype) -> Iterable[Sample]:
+    for a, _ in sides(dtype):
+        yield case(a.roll(1, -2))
+        yield case(a.mT)
+
+
 ROWS = (
     Row(aten.linalg_solve_triangular.default, ("linalg.solve_triangular",), triangular_systems, WIDE, FACTOR),
     Row(aten.triangular_solve.default, ("triangular_solve",), old_triangular_systems, WIDE, FACTOR),
@@ -105,4 +183,12 @@ ROWS = (
     Row(aten.cholesky.default, ("cholesky",), lambda d: half_read(definite(d)), WIDE, FACTOR),
     Row(aten.cholesky_solve.default, ("cholesky_solve",), factored_systems, WIDE, FACTOR),
     Row(aten.cholesky_inverse.default, ("cholesky_inverse",), factors, WIDE, FACTOR),
+    Row(aten.linalg_lu_factor_ex.default, ("linalg.lu_factor_ex",), to_eliminate, WIDE, FACTOR),
+    Row(aten.linalg_lu.default, ("linalg.lu",), to_eliminate, WIDE, FACTOR),
+    Row(aten.lu_unpack.default, ("lu_unpack",), packed, WIDE, FACTOR),
+    Row(aten.linalg_lu_solve.default, ("linalg.lu_solve",), eliminated_systems, WIDE, FACTOR),
+    Row(aten._linalg_solve_ex.default, ("linalg.solve_ex",), systems, WIDE, FACTOR),
+    Row(aten.linalg_inv_ex.default, ("linalg.inv_ex",), invertible, WIDE, FACTOR),
+    Row(aten._linalg_det.default, ("linalg.det",), square, WIDE, FACTOR),
+    Row(aten._linalg_slogdet.default, ("linalg.slogdet",), square, WIDE, FACTOR),
 )
