@@ -176,6 +176,52 @@ def invertible(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(a.mT)
 
 
+def to_reflect(dtype: torch.dtype) -> Iterable[Tensor]:
+    yield from oblong(dtype)
+    yield torch.tensor([[0.0, 1], [0, 2], [3, 1]], dtype=dtype)
+    yield torch.tensor([[-2.0, 1], [0, -2]], dtype=dtype)
+    yield torch.tensor([[-0.0, 1], [1, 2]], dtype=dtype)
+    yield torch.tensor([[1.0, 2], [2, 4], [0, 0]], dtype=dtype)
+    yield torch.zeros(3, 2, dtype=dtype)
+    yield torch.full([2, 2], torch.finfo(dtype).max / 4, dtype=dtype).tril()
+    yield torch.tensor([[1.0, 2], [torch.nan, 4], [0, 0]], dtype=dtype)
+
+
+def reflected(dtype: torch.dtype) -> Iterable[Sample]:
+    for x in to_reflect(dtype):
+        yield from (case(x, mode) for mode in ("reduced", "complete", "r"))
+
+
+def reflections(dtype: torch.dtype) -> Iterable[tuple[Tensor, Tensor]]:
+    for size in ((4, 3), (3, 3), (2, 3, 5, 2), (1, 1), (30, 20), (3, 0), (0, 3, 2)):
+        x, tau = torch.geqrf(new(dtype, *size))
+        yield x, tau
+
+
+def orthogonal(dtype: torch.dtype) -> Iterable[Sample]:
+    """Of as many reflections as there are columns, and of fewer."""
+    for x, tau in reflections(dtype):
+        yield case(x, tau)
+        yield case(x, tau[..., :-1])
+
+
+def products(dtype: torch.dtype) -> Iterable[Sample]:
+    for x, tau in reflections(dtype):
+        other = new(dtype, *x.shape[:-1], 3)
+        for transpose in (False, True):
+            yield case(x, tau, other, True, transpose)
+            yield case(x, tau, other.mT, False, transpose)
+
+
+def exponents(dtype: torch.dtype) -> Iterable[Sample]:
+    for size, scale in (((3, 3), 1), ((2, 4, 4), 0.01), ((2, 4, 4), 3), ((1, 1), 1), ((0, 0), 1), ((0, 2, 2), 1)):
+        yield case(scale * new(dtype, *size, low=-1, high=1))
+    yield case(new(dtype, 3, 3, low=-1, high=1) * torch.tensor([1e-3, 0.3, 7]).to(dtype).reshape(3, 1, 1))
+    yield case(torch.zeros(3, 3, dtype=dtype))
+    yield case(torch.tensor([[0.0, 100], [0, 0]], dtype=dtype))
+    yield case(torch.tensor([[torch.nan, 1], [0, 0]], dtype=dtype))
+
+
 ROWS = (
     Row(aten.linalg_solve_triangular.default, ("linalg.solve_triangular",), triangular_systems, WIDE, FACTOR),
     Row(aten.triangular_solve.default, ("triangular_solve",), old_triangular_systems, WIDE, FACTOR),
@@ -191,4 +237,9 @@ ROWS = (
     Row(aten.linalg_inv_ex.default, ("linalg.inv_ex",), invertible, WIDE, FACTOR),
     Row(aten._linalg_det.default, ("linalg.det",), square, WIDE, FACTOR),
     Row(aten._linalg_slogdet.default, ("linalg.slogdet",), square, WIDE, FACTOR),
+    Row(aten.geqrf.default, ("geqrf",), lambda d: map(case, to_reflect(d)), WIDE, FACTOR),
+    Row(aten.linalg_qr.default, ("linalg.qr",), reflected, WIDE, FACTOR),
+    Row(aten.linalg_householder_product.default, ("linalg.householder_product",), orthogonal, WIDE, FACTOR),
+    Row(aten.ormqr.default, ("ormqr",), products, WIDE, FACTOR),
+    Row(aten.linalg_matrix_exp.default, ("matrix_exp",), exponents, WIDE, FACTOR),
 )
