@@ -13,6 +13,7 @@ from dort_compare.lowering.ops import (
     comparison,
     convolution,
     creation,
+    determinants,
     diagonals,
     distances,
     division,
@@ -56,6 +57,7 @@ from dort_compare.lowering.ops import (
     spread,
     strided,
     symbolic,
+    systems,
     triangular,
 )
 
@@ -72,6 +74,7 @@ __all__ = [
     "comparison",
     "convolution",
     "creation",
+    "determinants",
     "diagonals",
     "distances",
     "division",
@@ -115,5 +118,6 @@ __all__ = [
     "spread",
     "strided",
     "symbolic",
+    "systems",
     "triangular",
 ]

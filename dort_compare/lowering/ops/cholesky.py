@@ -101,7 +101,7 @@ def cholesky_inverse(op: Builder, x: ir.Value, upper: bool = False) -> ir.Value:
 
 
 def _unless_any(op: Builder, faults: ir.Value, x: ir.Value) -> ir.Value:
-    """``x``; where there is a fault the run ends with an error, as torch's does: ``x`` is the only one of its kind."""
+    """``x``; where there is a fault the run ends with an error, as torch's does: it is gathered from a batch of one."""
     if op.result.device.type != "cpu":
         raise op.unsupported("an error for what has no factor, which no provider but the CPU's raises")
     count = op.ReduceMax(op.Reshape(op.cast(faults, torch.int64), [-1]), keepdims=0)

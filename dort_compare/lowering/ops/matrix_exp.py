@@ -15,23 +15,26 @@ from dort_compare.lowering.registry import lowering
 aten = torch.ops.aten
 
 _DEGREE = 18
-"""Of the Taylor polynomial; for norms up to 1 its remainder, 1/19!, is below float64's rounding."""
+"""Of the Taylor polynomial."""
+_NORMS = {torch.float32: 3.010066362817634, torch.float64: 1.090863719290036}
+"""Up to which norm a polynomial of this degree is exact to the last place (torch's LinearAlgebra.cpp)."""
 
 
 @lowering(aten.linalg_matrix_exp.default)
 def linalg_matrix_exp(op: Builder, x: ir.Value) -> ir.Value:
     """linalg_matrix_exp(Tensor self) -> Tensor
 
-    exp(A) = exp(A / 2^s)^(2^s), with s so that the norm of A / 2^s is at most 1, and a Taylor polynomial by Horner's
+    exp(A) = exp(A / 2^s)^(2^s), the least s for which a Taylor polynomial of A / 2^s is exact enough, by Horner's
     rule (Higham, Functions of Matrices, 10.3; torch takes polynomials of lower degrees where they do).
     """
     a = Matrices.of(op, x)
     if a.is_empty:
         return x
     norm = op.ReduceMax(op.ReduceSum(op.Abs(x), op.const([-2]), keepdims=1), op.const([-1]), keepdims=1)
-    halvings = op.Ceil(op.Div(op.Log(norm), op.const(math.log(2), a.dtype)))
+    excess = op.Div(norm, op.const(_NORMS[a.dtype], a.dtype))
+    halvings = op.Ceil(op.Div(op.Log(excess), op.const(math.log(2), a.dtype)))
     is_finite = op.Not(op.Or(op.IsNaN(norm), op.IsInf(norm)))
-    halvings = op.Where(op.And(is_finite, op.Greater(norm, 1)), halvings, 0)
+    halvings = op.Where(op.And(is_finite, op.Greater(excess, 1)), halvings, 0)
     scaled = op.Mul(x, op.Pow(op.const(2, a.dtype), op.Neg(halvings)))
     unit = identity(op, a.rows, a.columns, a.dtype)
 

@@ -219,7 +219,8 @@ def exponents(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 3, 3, low=-1, high=1) * torch.tensor([1e-3, 0.3, 7]).to(dtype).reshape(3, 1, 1))
     yield case(torch.zeros(3, 3, dtype=dtype))
     yield case(torch.tensor([[0.0, 100], [0, 0]], dtype=dtype))
-    yield case(torch.tensor([[torch.nan, 1], [0, 0]], dtype=dtype))
+    yield case(torch.tensor([[-100.0, 0], [0, 1]], dtype=dtype))
+    yield from (case(torch.tensor([[number, 1], [0, 1]], dtype=dtype)) for number in (torch.nan, torch.inf, -torch.inf))
 
 
 ROWS = (
