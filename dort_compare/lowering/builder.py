@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -34,11 +34,11 @@ class Builder(BuilderBase):
     def __init__(self, graph: ir.Graph) -> None:
         super().__init__(features=BuilderFeature.SCHEMA_AWARE | BuilderFeature.INFER_SHAPES)
         self.graph = graph
+        self._writes_to = graph
         self.opset = graph.opset_imports[""]
         self._value_names = NameAuthority()
         self._node_names = NameAuthority()
         self._made: set[ir.Value] = set()
-        self._written = graph
         self._constants: dict[tuple[object, ...], ir.Value] = {}
         self._node: fx.Node
         self._metadata: dict[str, str] = {}
@@ -57,6 +57,19 @@ class Builder(BuilderBase):
         """Whether the current FX node's own ONNX nodes computed ``value``."""
         return value in self._made
 
+    @contextlib.contextmanager
+    def writing_to(self, graph: ir.Graph) -> Iterator[None]:
+        """What is written meanwhile goes into ``graph``, nested in this one, which keeps all constants."""
+        around, self._writes_to = self._writes_to, graph
+        try:
+            yield
+        finally:
+            self._writes_to = around
+
+    def new_name(self, what: str) -> str:
+        """A name that no other value of the model bears."""
+        return self._value_names.mint(self._node.name, what)
+
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         if not op_type[0].isupper():
             raise AttributeError(op_type)
@@ -65,19 +78,6 @@ class Builder(BuilderBase):
             return self.call_op(op_type, inputs, attributes, version=self.opset, outputs=_outputs)
 
         return write
-
-    @contextmanager
-    def writing_to(self, body: ir.Graph) -> Iterator[None]:
-        """Nodes go to the ``body`` of a node meanwhile; constants stay in the graph, for all to read."""
-        around, self._written = self._written, body
-        try:
-            yield
-        finally:
-            self._written = around
-
-    def fresh(self, label: str, dtype: ir.DataType, shape: ir.Shape | None = None) -> ir.Value:
-        """A value that no node computes, to be an input of a body."""
-        return ir.Value(name=self._value_names.mint(self._node.name, label), type=ir.TensorType(dtype), shape=shape)
 
     # What torch computed for the node that is being lowered.
 
@@ -147,7 +147,7 @@ class Builder(BuilderBase):
     # The hooks of onnxscript's builder.
 
     def _add_node(self, node: ir.Node) -> None:
-        self._written.append(node)
+        self._writes_to.append(node)
 
     def _add_initializer(self, value: ir.Value) -> None:
         self.graph.register_initializer(value)
@@ -160,7 +160,7 @@ class Builder(BuilderBase):
 
     def _adapt_outputs(self, outputs: int | Sequence[str | ir.Value], op_type: str) -> Sequence[ir.Value]:
         assert isinstance(outputs, int)
-        values = [ir.Value(name=self._value_names.mint(self._node.name, op_type)) for _ in range(outputs)]
+        values = [ir.Value(name=self.new_name(op_type)) for _ in range(outputs)]
         self._made.update(values)
         return values
 
@@ -171,6 +171,8 @@ class Builder(BuilderBase):
         return self._constant(torch.tensor(value, dtype=to_torch_dtype(dtype) if dtype else None))
 
     def _infer_shapes(self, node: ir.Node) -> None:
+        if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+            return  # whoever wrote the nested graph knows what comes out of it
         super()._infer_shapes(node)
         problem = node.metadata_props.pop(_INFERENCE_ERROR, None)
         if problem is not None:

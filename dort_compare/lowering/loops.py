@@ -1,39 +1,61 @@
-"""ONNX loops: what is repeated as often as the values ask."""
+"""ONNX's Loop: nodes that are computed again and again on values that they hand on to themselves.
+
+What else the body of a loop reads of the values around it, it may just read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 import torch
+from onnx_ir.tensor_adapters import from_torch_dtype
 
-from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.builder import Builder, Dim
 
-State = tuple[ir.Value, ...]
-Going = Callable[..., ir.Value]
-"""From the number of rounds done, a 0-d int64, and the state: which elements go on."""
+State = Sequence[ir.Value]
 Step = Callable[..., State]
-"""From the same: the state after one more round."""
+"""From the number of rounds done, a 0-d int64, and the state: the state after one more round."""
+Going = Callable[..., ir.Value]
+"""From the same: which elements go on."""
 
 
-def repeated(op: Builder, state: State, going: Going, step: Step) -> State:
-    """The state in which every element has stopped: one round after another, an element that has stopped stays.
+def loop(op: Builder, count: Dim, state: State, step: Step) -> tuple[ir.Value, ...]:
+    """The state, which keeps its dtypes and shapes, after ``count`` rounds."""
+    body: Step = lambda rounds, asked, *before: (asked, *step(rounds, *before))  # noqa: E731
+    return _loop(op, op.const(count), None, state, [value.shape for value in state], body)
 
-    Both functions write the body of the loop, which reads what was computed before it. Their values may broadcast.
-    """
-    rounds = op.fresh("rounds", ir.DataType.INT64, ir.Shape(()))
-    asked = op.fresh("asked", ir.DataType.BOOL, ir.Shape(()))
-    before = tuple(op.fresh("state", _dtype(value)) for value in state)
-    body = ir.Graph([rounds, asked, *before], [], nodes=[], opset_imports=op.graph.opset_imports, name="loop")
-    with op.writing_to(body):
+
+def repeated(op: Builder, state: State, going: Going, step: Step) -> tuple[ir.Value, ...]:
+    """The state in which every element has stopped, and stays. It keeps its dtypes, its shapes may broadcast."""
+
+    def body(rounds: ir.Value, _: ir.Value, *before: ir.Value) -> State:
         goes = going(rounds, *before)
         after = [op.Where(goes, new, old) for new, old in zip(step(rounds, *before), before, strict=True)]
-        some = op.Greater(op.ReduceSum(op.cast(goes, torch.float32), keepdims=0), 0)
-    body.outputs.extend([some, *after])
-    result = op.Loop(None, op.const(True, torch.bool), *state, body=body, _outputs=len(state))
-    return (result,) if isinstance(result, ir.Value) else tuple(result)
+        return op.Greater(op.ReduceSum(op.cast(goes, torch.float32), keepdims=0), 0), *after
+
+    return _loop(op, None, op.const(True, torch.bool), state, [None] * len(state), body)
 
 
-def _dtype(value: ir.Value) -> ir.DataType:
-    assert value.dtype is not None
-    return value.dtype
+def _loop(
+    op: Builder,
+    count: ir.Value | None,
+    begins: ir.Value | None,
+    state: State,
+    shapes: Sequence[ir.Shape | None],
+    body: Step,
+) -> tuple[ir.Value, ...]:
+    rounds, asked = _number(op, torch.int64), _number(op, torch.bool)
+    before = [ir.Value(name=op.new_name("state"), type=v.type, shape=s) for v, s in zip(state, shapes, strict=True)]
+    graph = ir.Graph([rounds, asked, *before], [], nodes=[], opset_imports={"": op.opset}, name=op.new_name("body"))
+    with op.writing_to(graph):
+        graph.outputs.extend(op.Identity(value) for value in body(rounds, asked, *before))
+    results = op.Loop(count, begins, *state, body=graph, _outputs=len(state))
+    results = [results] if len(state) == 1 else results
+    for result, value, shape in zip(results, state, shapes, strict=True):
+        result.type, result.shape = value.type, shape
+    return tuple(results)
+
+
+def _number(op: Builder, dtype: torch.dtype) -> ir.Value:
+    return ir.Value(name=op.new_name("round"), type=ir.TensorType(from_torch_dtype(dtype)), shape=ir.Shape([]))

@@ -53,7 +53,7 @@ class _TolerantWalk(Walk):
                 self.visit(node)
             except Exception as problem:  # noqa: BLE001  (any fault of a lowering)
                 begun = itertools.islice(reversed(self.graph), len(self.graph) - written)
-                self.graph.remove(list(begun), safe=True)
+                self.graph.remove(list(begun))
                 self._refuse(node, reason_of(problem))
 
     def _refuse_early(self, node: fx.Node) -> None:

@@ -29,6 +29,12 @@ def computed(value: Any) -> Any:
     return tree_map(lambda tensor: tensor * 1, value)
 
 
+def regular(x: Tensor) -> Tensor:
+    """Symmetric positive definite matrices of symbolic size."""
+    places = torch.arange(x.shape[1])
+    return x @ x.transpose(1, 2) / x.shape[1] + (places == places[:, None]).to(x.dtype)
+
+
 MODELS: dict[str, Callable[[Tensor], Any]] = {
     "view": lambda x: x.view(x.shape[0] * x.shape[1], 4).relu(),
     "view of two sizes": lambda x: x.relu().view(x.shape[0], x.shape[1], 2, 2).transpose(1, 2),
@@ -81,6 +87,26 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
     "slices replaced": lambda x: (x.select_scatter(x[0], 0, -1), x.slice_scatter(x[:, 2:] * 2, 1, 2)),
     "index_add": lambda x: x.index_add(1, torch.arange(x.shape[1]), x).index_copy(0, torch.tensor([1]), x[:1]),
     "unfold": lambda x: x.relu().unfold(1, 3, 2),
+    "factorizations": lambda x: (
+        *torch.linalg.cholesky_ex(regular(x)),
+        *torch.linalg.lu_factor_ex(regular(x)),
+        *torch.linalg.lu(regular(x)),
+        *torch.linalg.lu(x),
+        *torch.linalg.qr(x.transpose(1, 2)),
+        *torch.linalg.qr(x, mode="complete"),
+        *torch.lu_unpack(*torch.linalg.lu_factor_ex(x)[:2]),
+    ),
+    "systems": lambda x: (
+        *torch.linalg.inv_ex(regular(x)),
+        torch.linalg.solve_ex(regular(x), x)[0],
+        torch.linalg.solve_ex(regular(x)[0], x[..., 0].t(), left=True)[0],
+        torch.linalg.solve_triangular(regular(x), x, upper=True),
+        torch.linalg.solve_triangular(regular(x)[0], x, upper=False),
+        torch.cholesky_solve(x, regular(x)),
+        torch.linalg.det(regular(x)),
+        torch.linalg.slogdet(regular(x)),
+        torch.linalg.matrix_exp(regular(x) / 4),
+    ),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*3 * [x[:, None]], is_causal=True),
 }
 
