@@ -7,6 +7,7 @@ import torch
 from op_calls import Call, complaints
 from op_rows import ROWS, Row
 
+from dort_compare import DebugBackend
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import registered
 from dort_compare.lowering.ops import checks, symbolic
@@ -72,3 +73,15 @@ def test_what_cannot_be_right_is_refused() -> None:
     for reason, call in refused.items():
         with pytest.raises(UnsupportedGraphError, match=reason):
             call.lowered(newest_opset())
+
+
+def test_a_product_of_no_terms_is_zero_even_if_an_operand_is_transposed() -> None:
+    """Beside values that leave the memory of the product as they were."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return (x @ y.mT).sin() + z.exp().cos().tan()
+
+    compiled = torch.compile(function, backend=DebugBackend(providers=["cpu"], fallback=False))
+    arguments = torch.randn(2, 3, 0), torch.randn(2, 3, 0), torch.ones(2, 3, 3)
+    for _ in range(5):
+        torch.testing.assert_close(compiled(*arguments), function(*arguments))

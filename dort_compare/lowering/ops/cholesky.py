@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.ops.matrices import (
     Matrices,
@@ -86,7 +86,7 @@ def _solved(op: Builder, factor: Matrices, b: Matrices, upper: bool) -> ir.Value
 def cholesky(op: Builder, x: ir.Value, upper: bool = False) -> ir.Value:
     """cholesky(Tensor self, bool upper=False) -> Tensor"""
     factor, info = _cholesky(op, x, upper)
-    return factor if 0 in shape_of(x) else _unless_any(op, op.Greater(info, 0), factor)
+    return factor if is_empty(x) else _unless_any(op, op.Greater(info, 0), factor)
 
 
 @lowering(aten.cholesky_inverse.default)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.operands import Number, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -16,7 +16,14 @@ aten = torch.ops.aten
 @lowering(aten.mm.default, aten.bmm.default)
 @in_int64
 def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    """mm(Tensor self, Tensor mat2) -> Tensor
+
+    Batches of sums of no terms are left unset by ONNX Runtime where it has fused a transpose into the product (1.31).
+    """
+    terms = op.size(x, -1)
+    if isinstance(terms, int) and terms == 0:
+        sizes = [*(op.size(x, dim) for dim in range(op.result.ndim - 1)), op.size(y, -1)]
+        return op.Expand(op.const(0, dtype_of(x)), op.dims(sizes))
     return op.MatMul(x, y)
 
 
