@@ -74,7 +74,8 @@ def _factored(op: Builder, a: Matrices) -> Factors:
     ) -> list[ir.Value]:
         rest = op.Sub(column(op, a.value, i), op.MatMul(lower, column(op, upper, i)))
         size = op.GatherElements(op.Squeeze(op.Abs(rest), [-1]), order, axis=-1)
-        size = op.Where(op.IsNaN(size), op.Where(op.Equal(rows, i), torch.inf, -0.5), size)
+        unordered = op.Where(op.Equal(rows, i), op.const(torch.inf, a.dtype), op.const(-0.5, a.dtype))
+        size = op.Where(op.IsNaN(size), unordered, size)
         place = op.ArgMax(op.Where(op.GreaterOrEqual(rows, i), size, -1), axis=-1)
         chosen = upright(op, op.GatherElements(order, place, axis=-1))
         order = _exchanged(op, order, rows, i, place)
