@@ -10,17 +10,9 @@ from dort_compare.errors import UsageError
 from dort_compare.models.families import FAMILIES, build_family
 
 EVERY_DAY = {"Llama", "Mistral", "Qwen2", "Phi-3", "GPT-2", "BERT", "T5", "ResNet", "U-Net", "LSTM", "MoE"}
-_EXPERTS = {
-    "aten.histc.default",
-    "transformers.grouped_mm_fallback.default",
-    "transformers.grouped_mm_fallback_backward.default",
-}
-NEEDS_TORCH = {
-    "Mixtral": _EXPERTS,
-    "Qwen2-MoE": _EXPERTS,
-    "wav2vec 2.0": {"aten._weight_norm_interface_backward.default"},
-}
-"""What has no lowering, custom operators of transformers above all."""
+_EXPERTS = {"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"}
+NEEDS_TORCH = {"Mixtral": _EXPERTS, "Qwen2-MoE": _EXPERTS}
+"""What has no lowering: custom operators of transformers."""
 
 
 @pytest.mark.parametrize(
