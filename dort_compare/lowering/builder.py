@@ -75,6 +75,8 @@ class Builder(BuilderBase):
             raise AttributeError(op_type)
 
         def write(*inputs: Any, _outputs: int = 1, **attributes: Any) -> Any:
+            if op_type.startswith("Reduce"):
+                inputs = _with_axes_from_front(*inputs)
             return self.call_op(op_type, inputs, attributes, version=self.opset, outputs=_outputs)
 
         return write
@@ -188,6 +190,13 @@ class Builder(BuilderBase):
     def initializer_of(self, tensor: torch.Tensor, name: str) -> ir.Value:
         """A tensor that the graph holds, under ``name``."""
         return self.initializer(TorchTensor(tensor.detach().contiguous(), name=name), name)
+
+
+def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
+    """An axis counted from the end is kept by ONNX Runtime (1.31) where the tensor is empty."""
+    if not axes or not isinstance(axes[0], list) or x.shape is None:
+        return x, *axes
+    return x, [axis % len(x.shape) for axis in axes[0]]
 
 
 def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:

@@ -34,7 +34,7 @@ def linalg_slogdet(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Val
         return ones, op.Sub(ones, 1), lu, pivots
     terms = diagonal(op, factors.upper)
     signs = op.Where(op.IsNaN(terms), 0, op.Sign(terms))
-    logarithm = op.ReduceSum(op.Log(op.Abs(terms)), op.const([-1]), keepdims=0)
+    logarithm = op.ReduceSum(op.Log(op.Abs(terms)), [-1], keepdims=0)
     return op.Mul(_product(op, signs), _parity(op, factors)), logarithm, lu, pivots
 
 
@@ -49,11 +49,11 @@ def _ones(op: Builder, factors: Factors) -> ir.Value:
 
 
 def _product(op: Builder, x: ir.Value) -> ir.Value:
-    return op.ReduceProd(x, op.const([-1]), keepdims=0)
+    return op.ReduceProd(x, [-1], keepdims=0)
 
 
 def _parity(op: Builder, factors: Factors) -> ir.Value:
     """-1 where the number of rows that were exchanged for another is odd, else 1."""
     stayed = op.Equal(factors.pivots, numbers(op, factors.upper.rows))
-    count = op.ReduceSum(op.cast(op.Not(stayed), torch.int64), op.const([-1]), keepdims=0)
+    count = op.ReduceSum(op.cast(op.Not(stayed), torch.int64), [-1], keepdims=0)
     return op.cast(op.Sub(1, op.Mul(2, op.Mod(count, 2))), factors.lower.dtype)

@@ -50,7 +50,7 @@ class Factors:
         """Which element of U's diagonal is the first zero, counted from 1; 0 if none is."""
         is_zero = op.cast(op.Equal(diagonal(op, self.upper), 0), torch.int64)
         first = op.ArgMax(is_zero, axis=-1, keepdims=0)
-        return op.cast(op.Mul(op.Add(first, 1), op.ReduceMax(is_zero, op.const([-1]), keepdims=0)), torch.int32)
+        return op.cast(op.Mul(op.Add(first, 1), op.ReduceMax(is_zero, [-1], keepdims=0)), torch.int32)
 
 
 def _padded(op: Builder, x: Matrices, rows: Dim, columns: Dim) -> ir.Value:

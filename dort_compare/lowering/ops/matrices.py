@@ -107,7 +107,7 @@ def triangle(op: Builder, x: ir.Value, upper: bool, offset: int = 0) -> ir.Value
 def diagonal(op: Builder, x: Matrices) -> ir.Value:
     """The diagonal of matrices that are not taller than wide."""
     is_on_it = op.Equal(upright(op, numbers(op, x.rows)), numbers(op, x.columns))
-    return op.ReduceSum(op.Where(is_on_it, x.value, 0), op.const([-1]), keepdims=0)
+    return op.ReduceSum(op.Where(is_on_it, x.value, 0), [-1], keepdims=0)
 
 
 def identity(op: Builder, rows: Dim, columns: Dim, dtype: torch.dtype) -> ir.Value:

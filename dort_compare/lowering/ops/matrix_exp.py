@@ -30,7 +30,7 @@ def linalg_matrix_exp(op: Builder, x: ir.Value) -> ir.Value:
     a = Matrices.of(op, x)
     if a.is_empty:
         return x
-    norm = op.ReduceMax(op.ReduceSum(op.Abs(x), op.const([-2]), keepdims=1), op.const([-1]), keepdims=1)
+    norm = op.ReduceMax(op.ReduceSum(op.Abs(x), [-2], keepdims=1), [-1], keepdims=1)
     excess = op.Div(norm, op.const(_NORMS[a.dtype], a.dtype))
     halvings = op.Ceil(op.Div(op.Log(excess), op.const(math.log(2), a.dtype)))
     is_finite = op.Not(op.Or(op.IsNaN(norm), op.IsInf(norm)))

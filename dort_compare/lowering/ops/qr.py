@@ -28,9 +28,9 @@ def _factored(op: Builder, a: Matrices) -> tuple[Matrices, ir.Value]:
     down = upright(op, rows)
 
     def length(x: ir.Value) -> ir.Value:
-        largest = op.ReduceMax(op.Abs(x), op.const([-2]), keepdims=1)
+        largest = op.ReduceMax(op.Abs(x), [-2], keepdims=1)
         unit = op.Where(op.Equal(largest, 0), 1, largest)
-        return op.Mul(unit, op.Sqrt(op.ReduceSumSquare(op.Div(x, unit), op.const([-2]), keepdims=1)))
+        return op.Mul(unit, op.Sqrt(op.ReduceSumSquare(op.Div(x, unit), [-2], keepdims=1)))
 
     def body(i: ir.Value, r: ir.Value, tau: ir.Value) -> list[ir.Value]:
         whole = column(op, r, i)
