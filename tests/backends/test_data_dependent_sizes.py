@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Args]]] = {
     "index_add": by_mask(lambda x: torch.zeros(9, 6).index_add(0, torch.arange(x.shape[0]), x)),
     "unique": by_mask(lambda x: (*torch.unique(x[:, 0] > 0, return_inverse=True, return_counts=True), x * 2)),
     "bincount": by_mask(lambda x: (torch.bincount((x[:, 0] > 0).long(), minlength=3), x * 2)),
-    "determinants": by_mask(lambda x: torch.linalg.slogdet(x[:, :4].reshape(-1, 2, 2))),
+    "determinants": by_mask(lambda x: (torch.linalg.slogdet(x[:, :4].detach().reshape(-1, 2, 2)), x * 2)),
     "written": (written, by_mask(torch.exp)[1]),
     "item as factor": (scaled, [(torch.randn(4, 3),) for _ in range(2)]),
     "item as size": (first, [(torch.randn(7), torch.tensor(n)) for n in (3, 5, 7)]),

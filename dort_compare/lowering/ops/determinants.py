@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 import torch
+from torch._prims_common import is_contiguous_or_false
 
 from dort_compare.lowering.builder import Builder, fake_of
 from dort_compare.lowering.ops.lu import Factors, factors_of
@@ -41,7 +42,7 @@ def linalg_slogdet(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Val
 def _factors_of_the_turned(op: Builder, x: ir.Value) -> Factors:
     """A's factors; where A is contiguous those of the transposed A, which torch need not copy for LAPACK."""
     a = Matrices.of(op, x)
-    return factors_of(op, a.turned(op) if fake_of(x).is_contiguous() else a)
+    return factors_of(op, a.turned(op) if is_contiguous_or_false(fake_of(x)) else a)
 
 
 def _ones(op: Builder, factors: Factors) -> ir.Value:
