@@ -39,9 +39,10 @@ def roll(op: Builder, x: ir.Value, shifts: Sequence[Dim], dims: Sequence[int] = 
         count = op.result.numel()
         flat = _rolled(op, op.Reshape(x, [-1]), 0, shifts[0], count if isinstance(count, int) else op.Size(x))
         return op.Reshape(flat, op.Shape(x))
+    rolled = x
     for shift, dim in zip(shifts, dims, strict=True):
-        x = _rolled(op, x, dim, shift, op.size(x, dim))
-    return x
+        rolled = _rolled(op, rolled, dim, shift, op.size(x, dim))
+    return rolled
 
 
 def _rolled(op: Builder, x: ir.Value, dim: int, shift: Dim, size: Dim) -> ir.Value:
