@@ -24,10 +24,10 @@ CASES = [
 OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 
-def check(row: Row, dtype: torch.dtype, opset: int) -> None:
+def check(row: Row, dtype: torch.dtype, opset: int, stride: int = 1) -> None:
     calls = list(row.calls(dtype))
     assert calls, "no sample reaches the overload"
-    problems = complaints(calls, opset, row.units, row.scale)
+    problems = complaints(calls[::stride], opset, row.units, row.scale)
     assert not problems, f"{len(problems)} of {len(calls)} calls:\n" + "\n".join(problems)
 
 
@@ -38,7 +38,8 @@ def test_values_are_torchs(row: Row, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(("row", "dtype"), OLDEST)
 def test_values_are_torchs_at_the_oldest_opset(row: Row, dtype: torch.dtype) -> None:
-    check(row, dtype, OLDEST_OPSET)
+    """Every third call; the slow test takes all."""
+    check(row, dtype, OLDEST_OPSET, stride=3)
 
 
 @pytest.mark.slow
