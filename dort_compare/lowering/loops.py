@@ -34,6 +34,22 @@ def repeated(op: Builder, state: State, going: Going, step: Step) -> State:
     return (result,) if isinstance(result, ir.Value) else tuple(result)
 
 
+def counted(op: Builder, rounds: ir.Value, state: State, step: Callable[..., State]) -> State:
+    """The state after so many rounds (a 0-d int64), and, stacked, what ``step`` returned beyond the state in each.
+
+    ``step`` gets the number of rounds done and the state, and writes the body of the loop. A state may change its size.
+    """
+    done = op.fresh("rounds", ir.DataType.INT64, ir.Shape(()))
+    asked = op.fresh("asked", ir.DataType.BOOL, ir.Shape(()))
+    before = tuple(op.fresh("state", _dtype(value)) for value in state)
+    body = ir.Graph([done, asked, *before], [], nodes=[], opset_imports=op.graph.opset_imports, name="loop")
+    with op.writing_to(body):
+        after = step(done, *before)
+        body.outputs.extend([op.Identity(asked), *after])
+    result = op.Loop(rounds, None, *state, body=body, _outputs=len(after))
+    return (result,) if isinstance(result, ir.Value) else tuple(result)
+
+
 def _dtype(value: ir.Value) -> ir.DataType:
     assert value.dtype is not None
     return value.dtype
