@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from dort_compare.lowering import fused_layers
 from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
@@ -41,10 +42,11 @@ than torch traces, and so refuse what a graph hands on from one to the other."""
 
 
 def decompositions() -> dict[torch._ops.OperatorBase, Decomposition]:
-    """torch's decompositions, without those of the ops that have a lowering, draw random numbers or would write."""
+    """torch's, without those of the ops that have a lowering, draw random numbers or would write, and ours."""
     kept = {*registered(), *_WRITING, *_READING}
     table = {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
-    return table | {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
+    halves = {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
+    return table | halves | fused_layers.decompositions()
 
 
 def _for_half(decomposition: Decomposition) -> Decomposition:

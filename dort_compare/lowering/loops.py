@@ -20,10 +20,13 @@ Going = Callable[..., ir.Value]
 """From the same: which elements go on."""
 
 
-def loop(op: Builder, count: Dim, state: State, step: Step) -> tuple[ir.Value, ...]:
-    """The state, which keeps its dtypes and shapes, after ``count`` rounds."""
+def loop(op: Builder, count: Dim, state: State, step: Step, *, resizes: bool = False) -> tuple[ir.Value, ...]:
+    """The state after ``count`` rounds and, stacked, what ``step`` returned beyond the state in each.
+
+    The state keeps its dtypes and, unless it ``resizes``, its shapes.
+    """
     body: Step = lambda rounds, asked, *before: (asked, *step(rounds, *before))  # noqa: E731
-    return _loop(op, op.const(count), None, state, [value.shape for value in state], body)
+    return _loop(op, op.const(count), None, state, [None if resizes else value.shape for value in state], body)
 
 
 def repeated(op: Builder, state: State, going: Going, step: Step) -> tuple[ir.Value, ...]:
@@ -50,10 +53,13 @@ def _loop(
     graph = ir.Graph([rounds, asked, *before], [], nodes=[], opset_imports={"": op.opset}, name=op.new_name("body"))
     with op.writing_to(graph):
         graph.outputs.extend(op.Identity(value) for value in body(rounds, asked, *before))
-    results = op.Loop(count, begins, *state, body=graph, _outputs=len(state))
-    results = [results] if len(state) == 1 else results
-    for result, value, shape in zip(results, state, shapes, strict=True):
-        result.type, result.shape = value.type, shape
+    after = graph.outputs[1:]
+    results = op.Loop(count, begins, *state, body=graph, _outputs=len(after))
+    results = [results] if len(after) == 1 else results
+    for result, value in zip(results, after, strict=True):
+        result.type = value.type
+    for result, shape in zip(results, shapes, strict=False):
+        result.shape = shape
     return tuple(results)
 
 

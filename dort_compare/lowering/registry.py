@@ -13,6 +13,7 @@ Lowering = Callable[..., Any]
 _F = TypeVar("_F", bound=Lowering)
 
 _TABLE: dict[Target, Lowering] = {}
+_OF_LIBRARIES: dict[tuple[str, str], Lowering] = {}
 
 
 def lowering(*targets: Target) -> Callable[[_F], _F]:
@@ -37,8 +38,23 @@ def lowering(*targets: Target) -> Callable[[_F], _F]:
     return register
 
 
+def lowering_of_library(name: str) -> Callable[[_F], _F]:
+    """Registers a function as ``lowering`` does, for an operator "library::name" that is there once the library is."""
+    library, operator = name.split("::")
+
+    def register(function: _F) -> _F:
+        _OF_LIBRARIES[library, operator] = function
+        return function
+
+    return register
+
+
 def registered() -> Mapping[Target, Lowering]:
     """Every target with a lowering of ours."""
     import dort_compare.lowering.ops  # noqa: F401, PLC0415  (the families register themselves on import)
 
+    for (library, operator), function in _OF_LIBRARIES.items():
+        packet = getattr(getattr(torch.ops, library), operator, None)
+        if packet is not None:
+            _TABLE[packet.default] = function
     return MappingProxyType(_TABLE)

@@ -10,9 +10,6 @@ from dort_compare.errors import UsageError
 from dort_compare.models.families import FAMILIES, build_family
 
 EVERY_DAY = {"Llama", "Mistral", "Qwen2", "Phi-3", "GPT-2", "BERT", "T5", "ResNet", "U-Net", "LSTM", "MoE"}
-_EXPERTS = {"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"}
-NEEDS_TORCH = {"Mixtral": _EXPERTS, "Qwen2-MoE": _EXPERTS}
-"""What has no lowering: custom operators of transformers."""
 
 
 @pytest.mark.parametrize(
@@ -25,7 +22,7 @@ def test_agrees(name: str) -> None:
         pytest.skip(str(problem))
     report = compare(model, args, kwargs, backward=True)
     assert report.verdict == "agree", str(report)
-    assert {each.target for each in report.fallbacks} == NEEDS_TORCH.get(name, set())
+    assert not report.fallbacks
     assert {row.phase for row in report.rows} == {"forward", "backward"}
     assert {row.name for row in report.outputs if row.kind == "gradient"} >= {n for n, p in model.named_parameters()}
 
