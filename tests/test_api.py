@@ -274,3 +274,19 @@ def test_a_dump_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "dump").iterdir()}
     assert {"model_0.onnx", "model_1.onnx"} <= names
     assert "model_2.onnx" not in names
+
+
+class NormOfTransposed(nn.Module):
+    """torch traces the norm's result laid out like its operand; the kernel lays it out in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.transpose(1, 2)).transpose(1, 2).reshape(-1, 3)
+
+
+def test_a_kernel_may_lay_out_its_result_otherwise_than_torch_traced() -> None:
+    report = compare(NormOfTransposed().eval(), (torch.randn(2, 5, 6),), backward=True)
+    assert report.verdict == "agree"

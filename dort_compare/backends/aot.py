@@ -18,6 +18,7 @@ from torch._functorch import config as functorch_config
 from dort_compare import provenance
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
+from dort_compare.lowering.margin_loss import right_margin_loss
 from dort_compare.lowering.torch_export import export_with_torch
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
@@ -56,7 +57,7 @@ def aot_backend(
             fallbacks.extend(fall_back(options, graph_module, kind))
             return graph_module.forward
         # donated activations forbid retain_graph=True
-        with functorch_config.patch(donated_buffer=False), _plain_recurrent_layers():
+        with functorch_config.patch(donated_buffer=False), _plain_recurrent_layers(), right_margin_loss():
             return backend(graph_module, example_inputs)
 
     return compile_graph

@@ -15,6 +15,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from dort_compare.lowering import fused_layers
+from dort_compare.lowering.margin_loss import multilabel_margin_loss_forward
 from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
@@ -46,7 +47,8 @@ def decompositions() -> dict[torch._ops.OperatorBase, Decomposition]:
     kept = {*registered(), *_WRITING, *_READING}
     table = {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
     halves = {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
-    return table | halves | fused_layers.decompositions()
+    mended = {aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward}
+    return table | halves | mended | fused_layers.decompositions()
 
 
 def _for_half(decomposition: Decomposition) -> Decomposition:

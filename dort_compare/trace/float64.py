@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.eager import interpreted
+from dort_compare.trace.eager import Interpreter, interpreted
 
 aten = torch.ops.aten
 
@@ -19,7 +19,7 @@ def float64_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Itera
     return interpreted(_Float64(graph_module), pytree.tree_map(_raised, list(inputs)))
 
 
-class _Float64(fx.Interpreter):
+class _Float64(Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
         return super().run_node(n)
@@ -48,6 +48,7 @@ def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = pytree.tree_map(_raised, (args, kwargs))
     if target is aten._softmax.default or target is aten._log_softmax.default:
         args = (*args[:2], False)  # half_to_float has no meaning for float64
+    target = aten.reshape.default if target is aten.view.default else target
     return pytree.tree_map(_raised, target(*args, **kwargs))
 
 

@@ -48,6 +48,7 @@ def _wav2vec2() -> Member:
         conv_kernel=[8, 4],
         num_conv_pos_embeddings=4,
         num_conv_pos_embedding_groups=2,
+        mask_time_prob=0.0,
     )
     return Member(model, (), {"input_values": torch.randn(2, 400)})
 

@@ -22,6 +22,9 @@ _SIZES = {
 }
 _GROUPED = {**_SIZES, "num_key_value_heads": 2}
 _EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+_GPT_OSS = {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4}
+_HEADS = {"num_heads": 8, "head_dim": 8, "n_groups": 2}
+_MAMBA_2 = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "chunk_size": 4, **_HEADS}
 _BOTH = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
 _BART = {**_TOKENS, **_BOTH, "d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
 _T5 = {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
@@ -65,6 +68,8 @@ MEMBERS: dict[str, Callable[[], Member]] = {
     "Mamba": _causal("mamba", **_TOKENS, hidden_size=32, num_hidden_layers=2, state_size=8),
     "Mixtral": _causal("mixtral", **_GROUPED, num_local_experts=4),
     "Qwen2-MoE": _causal("qwen2_moe", **_GROUPED, **_EXPERTS, num_experts=4, shared_expert_intermediate_size=32),
+    "GPT-OSS": _causal("gpt_oss", **_GROUPED, **_GPT_OSS),
+    "Mamba 2": _causal("mamba2", **_TOKENS, **_MAMBA_2),
     "BERT": _masked("bert", **_SIZES),
     "RoBERTa": _masked("roberta", **_SIZES),
     "DistilBERT": _masked("distilbert", **_TOKENS, dim=32, n_layers=2, n_heads=4, hidden_dim=64),
