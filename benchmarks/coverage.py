@@ -49,7 +49,8 @@ def measured(tasks: Sequence[Task], jobs: int, journal: Path | None) -> list[Res
     What the journal holds is not measured again, and what is measured is added to it at once.
     """
     lines = journal.read_text().splitlines() if journal and journal.exists() else []
-    results: dict[Task, Result] = {tuple(task): result for task, result in map(json.loads, lines)}
+    kept = ((tuple(task), result) for task, result in map(json.loads, lines))
+    results: dict[Task, Result] = {task: result for task, result in kept if "lost" not in result}
     missing = [task for task in tasks if task not in results]
     for done, (task, result) in enumerate(run_tasks([sys.executable, __file__, "--serve"], missing, jobs, SECONDS), 1):
         results[task] = {"name": task[1], **result}

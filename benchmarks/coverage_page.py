@@ -57,7 +57,8 @@ def _shares(entries: Sequence[Result], overloads: Sequence[Result]) -> list[str]
         ["of those that count, wholly in ONNX Runtime, both ways", _whole_gradients(with_gradient)],
         ["entries that do not count (random, complex, sparse, unspecified)", len(answered) - len(counted)],
     ]
-    core = {result["name"]: result for result in overloads if result["name"] in core_overloads()}
+    names = core_overloads()
+    core = {result["name"]: result for result in overloads if result["name"] in names}
     inside = {name for name, result in core.items() if _is_inside(result)}
     if core:
         rows.append(["core ATen overloads wholly in ONNX Runtime", _share(len(inside), len(core))])

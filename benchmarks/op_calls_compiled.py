@@ -41,21 +41,31 @@ def compiled_outcome(function: Function, args: tuple[Any, ...], kwargs: dict[str
         return None
     exact = _in_float64(function, args, kwargs)
     again = _run(function, args, kwargs)
-    backend = DebugBackend(max_runs=0)
-    try:
-        got = _run_compiled(function, args, kwargs, backend, CAPTURING)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is the outcome)
-        if _torch_fails_too(function, args, kwargs):
-            backend = DebugBackend(max_runs=0)
-            got = _run_compiled(function, args, kwargs, backend, {})
-        else:
-            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            return Outcome(text, text if eager[1] is not None else None, _fallen_back(backend))
+    backend, got = _compiled(function, args, kwargs)
+    if isinstance(got, Exception):
+        text = f"{type(got).__name__}: {' '.join(str(got).split())[:300]}"
+        return Outcome(text, text if eager[1] is not None else None, _fallen_back(backend))
     forward = _difference(got[0], eager[0], exact and exact[0], again[0])
     gradient = None
     if eager[1] is not None and again[1] is not None:
         gradient = _difference(got[1] or (), eager[1], exact and exact[1], again[1])
     return Outcome(forward, gradient, _fallen_back(backend))
+
+
+def _compiled(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[DebugBackend, tuple[Results, Results | None] | Exception]:
+    """What comes of it with the settings or, where torch's own aot_eager fails with them too, without."""
+    outcome: tuple[Results, Results | None] | Exception
+    for settings in (CAPTURING, {}):
+        backend = DebugBackend(max_runs=0)
+        try:
+            return backend, _run_compiled(function, args, kwargs, backend, settings)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is the outcome)
+            outcome = error
+        if not _torch_fails_too(function, args, kwargs):
+            break
+    return backend, outcome
 
 
 def _run_compiled(

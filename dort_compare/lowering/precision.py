@@ -51,7 +51,7 @@ def in_int64(function: Callable[..., Any]) -> Callable[..., Any]:
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """A lowering whose operands enter as float64 and whose result is rounded once, at the end.
 
-    For formulas of many ONNX nodes, whose roundings would otherwise add up. Integers are first cast to torch's.
+    For formulas of many ONNX nodes, whose roundings would otherwise add up. Operands are first cast to torch's dtype.
     """
 
     @functools.wraps(function)

@@ -139,10 +139,17 @@ FAILING: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], type[Exception]
     ),
     "remainder": (lambda a, b: a % b, (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError),
     "index": (lambda x, i: x[i], (torch.randn(4), torch.tensor([1, 7])), IndexError),
+    "index_put": (
+        lambda x, i: x.index_put((torch.tensor([0, 1]), i), x[:2, 0], accumulate=True),
+        (torch.randn(4, 5), torch.tensor([1, 7])), IndexError,
+    ),
     "index_select": (lambda x, i: x.index_select(0, i), (torch.randn(4), torch.tensor([1, 7])), IndexError),
     "embedding": (lambda x, i: F.embedding(i, x), (torch.randn(4, 2), torch.tensor([1, 7])), IndexError),
     "gather": (lambda x, i: x.gather(0, i), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
     "scatter": (lambda x, i: x.scatter(0, i, 1.0), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
+    "masked_scatter": (
+        lambda x, s: x.masked_scatter(x < 9, s), (torch.randn(4), torch.ones(2)), RuntimeError,
+    ),
 }  # fmt: skip
 
 
@@ -169,6 +176,7 @@ def test_a_model_survives_a_run_that_failed() -> None:
 
 FROM_THE_END: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "embedding": lambda x, i: F.embedding(i, x),
+    "embedding_bag": lambda x, i: F.embedding_bag(i, x, torch.tensor([0])),
     "index_select": lambda x, i: x.index_select(0, i),
     "gather": lambda x, i: x.gather(0, i[:, None]),
     "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
@@ -187,5 +195,5 @@ def test_an_index_that_torch_refuses_to_count_from_the_end_is_refused(name: str)
     compiled = torch.compile(function, backend=DebugBackend(fallback=False))
     assert torch.equal(compiled(x, torch.tensor([3, 1])), function(x, torch.tensor([3, 1])))
     for run in (function, compiled):
-        with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of|outside"):
+        with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of|outside|not in the valid"):
             run(x, torch.tensor([1, -1]))

@@ -13,5 +13,5 @@ aten = torch.ops.aten
 
 @lowering(aten._assert_scalar.default, aten._assert_async.msg)
 def holds(op: Builder, condition: ir.Value | bool | int | float, message: str) -> ir.Value:
-    """_assert_scalar(Scalar self, str assert_msg) -> ()"""
+    """_assert_scalar(Scalar self, str assert_msg) -> (), _assert_async.msg(Tensor self, str assert_msg) -> ()"""
     return op.Reshape(op.const(condition, torch.bool), op.const([]))

@@ -42,6 +42,8 @@ def histc(op: Builder, x: ir.Value, bins: int = 100, min: float | int = 0, max: 
     dtype = op.result.dtype
     if is_empty(x):
         return op.Expand(op.const(0, dtype), [bins])
+    if isinstance(min, ir.Value) or isinstance(max, ir.Value):
+        raise op.unsupported("a range of symbolic numbers")
     if not (min <= max and math.isfinite(min) and math.isfinite(max)):
         raise op.unsupported("a range that torch refuses")
     flat = op.Reshape(x, [-1])

@@ -60,7 +60,7 @@ def cdist(op: Builder, x1: ir.Value, x2: ir.Value, p: float, compute_mode: int |
 
     By differences in every mode, where torch may take a product of matrices.
     """
-    if shape_of(x1)[-1] == 0 or is_empty(op.result):
+    if is_empty(x1, op.result):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
     return _norm(op, _all_differences(op, x1, x2), p)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
-from dort_compare.lowering.ops.operands import from_front
+from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
+from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -23,7 +23,7 @@ def embedding(
     sparse: bool = False,
 ) -> ir.Value:
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, ...) -> Tensor"""
-    return op.Gather(weight, from_front(op, indices), axis=0)
+    return op.Gather(weight, refusing_negative(op, indices), axis=0)
 
 
 @lowering(aten.embedding_dense_backward.default)
@@ -41,7 +41,7 @@ def embedding_dense_backward(
     width = op.size(grad, -1)
     dtype = opmath(op.result.dtype)
     table = op.Expand(op.const(0, dtype), op.dims([num_weights, width]))
-    if 0 in shape_of(grad)[-1:]:
+    if is_empty(grad):
         return table
     flat = op.Reshape(indices, [-1])
     rows = op.Reshape(grad, op.dims([-1, width]))

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
+from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -37,7 +38,7 @@ def embedding_bag(
     count = output.shape[0]
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
     bags = _bags(op, indices, starts)
-    rows = op.Gather(weight, indices, axis=0)
+    rows = op.Gather(weight, refusing_negative(op, indices), axis=0)
     rows = _weighted(op, rows, per_sample_weights)
     rows = _without_padding(op, rows, indices, padding_idx)
     sums = _sums(op, rows, bags, [count, output.shape[1]], opmath(op.result_dtype))

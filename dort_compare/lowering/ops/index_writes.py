@@ -10,11 +10,11 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
 from dort_compare.lowering.ops.masks import is_mask, without_masks
-from dort_compare.lowering.ops.operands import chosen, from_front
+from dort_compare.lowering.ops.operands import chosen, refusing_negative
 from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
-from dort_compare.lowering.sizes import product
+from dort_compare.lowering.sizes import from_front, product
 
 aten = torch.ops.aten
 Number = int | float | bool
@@ -103,7 +103,10 @@ def _put_along(op: Builder, x: ir.Value, dim: int, index: ir.Value, values: ir.V
 
 
 def _places(op: Builder, x: ir.Value, dims: list[int], indices: list[ir.Value]) -> ir.Value:
-    """Where the elements of x[..., i, ..., j, ...] stand in the flat ``x``, in the shape of that result."""
+    """Where the elements of x[..., i, ..., j, ...] stand in the flat ``x``, in the shape of that result.
+
+    An index that is out of range along its own dimension is out of range there.
+    """
     rank = len(shape_of(x))
     sizes = [op.size(x, d) for d in range(rank)]
     strides = [product(op, sizes[d + 1 :]) for d in range(rank)]
@@ -113,8 +116,10 @@ def _places(op: Builder, x: ir.Value, dims: list[int], indices: list[ir.Value]) 
     picked_rank = max(len(i.shape or ()) for i in indices)
     terms = []
     for d, index in zip(dims, indices, strict=True):
-        place = op.Mod(op.cast(index, torch.int64), op.const(sizes[d]))
-        terms.append(_with_ones(op, _times(op, place, strides[d]), len(index.shape or ()), behind))
+        place = op.const(from_front(op, op.cast(index, torch.int64), sizes[d]))
+        is_within = op.And(op.GreaterOrEqual(place, 0), op.Less(place, op.const(sizes[d])))
+        term = op.Where(is_within, _times(op, place, strides[d]), op.Size(x))
+        terms.append(_with_ones(op, term, len(index.shape or ()), behind))
     for i, d in enumerate(rest):
         count = op.Range(op.const(0), op.const(sizes[d]), op.const(1))
         after = len(rest) - i - 1 + (picked_rank if d < last else 0)
@@ -153,7 +158,7 @@ def index_add(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.Va
     if alpha != 1:
         source = _scaled(op, source, op.const(alpha, dtype_of(x)))
     shape = _slices_shape(op, x, dim, index)
-    targets = _along(op, x, dim, from_front(op, index), shape)
+    targets = _along(op, x, dim, refusing_negative(op, index), shape)
     return scattered(op, x, dim, targets, op.Reshape(source, shape, allowzero=1), "add")
 
 
@@ -167,7 +172,7 @@ def index_copy(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.V
     if is_empty(x, index):
         return x
     shape = _slices_shape(op, x, dim, index)
-    targets = _along(op, x, dim, from_front(op, index), shape)
+    targets = _along(op, x, dim, refusing_negative(op, index), shape)
     return scattered(op, x, dim, targets, op.Reshape(source, shape, allowzero=1))
 
 

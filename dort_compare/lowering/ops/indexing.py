@@ -9,7 +9,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.masks import without_masks
-from dort_compare.lowering.ops.operands import from_front
+from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -72,7 +72,7 @@ def index_select(op: Builder, x: ir.Value, dim: int, index: ir.Value) -> ir.Valu
     if not shape:
         return x
     picked = index if shape_of(index) else op.Unsqueeze(index, [0])
-    return op.Gather(x, from_front(op, picked), axis=dim)
+    return op.Gather(x, refusing_negative(op, picked), axis=dim)
 
 
 @lowering(aten.take.default)
@@ -86,7 +86,7 @@ def gather(op: Builder, x: ir.Value, dim: int, index: ir.Value, sparse_grad: boo
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     if is_empty(op.result):
         return op.Reshape(op.Slice(op.Reshape(x, [-1]), [0], [0]), op.Shape(index), allowzero=1)
-    places = from_front(op, index)
+    places = refusing_negative(op, index)
     if shape_of(x) and shape_of(index):
         return op.GatherElements(x, op.cast(places, torch.int64), axis=dim)
     picked = op.Gather(op.Reshape(x, [-1]), op.Reshape(places, [-1]), axis=0)

@@ -130,9 +130,9 @@ def _permutation(op: Builder, order: ir.Value, m: Dim, dtype: torch.dtype) -> ir
     return op.cast(op.Equal(upright(op, numbers(op, m)), op.Unsqueeze(order, [-2])), dtype)
 
 
-def zeros(op: Builder, fake: torch.Tensor) -> ir.Value:
-    """For a result of which nothing is computed."""
-    return op.Expand(op.const(0, fake.dtype), op.const(list(fake.shape)))
+def info_of(op: Builder, a: Matrices, factors: Factors) -> ir.Value:
+    """LAPACK's info: for each matrix 0, or the first pivot, counted from 1, that is exactly zero."""
+    return op.Expand(op.const(0, torch.int32), op.dims(a.batch)) if a.is_empty else factors.info(op)
 
 
 def _factors_of_nothing(op: Builder, a: Matrices) -> Factors:
@@ -167,8 +167,7 @@ def linalg_lu_factor_ex(
     refuse_what_raises(op, pivot, check_errors)
     a = Matrices.of(op, x)
     factors = factors_of(op, a)
-    info = zeros(op, op.result[2]) if a.is_empty else factors.info(op)
-    return factors.packed(op).value, factors.pivots_from_1(op), info
+    return factors.packed(op).value, factors.pivots_from_1(op), info_of(op, a, factors)
 
 
 @lowering(aten.linalg_lu.default)
@@ -195,9 +194,9 @@ def lu_unpack(
         order = order_after(op, pivots, both.batch, both.rows, k)
         permutation = _permutation(op, order, both.rows, both.dtype)
     else:
-        permutation = zeros(op, op.result[0])
+        permutation = op.const([], both.dtype)
     if not unpack_data:
-        return permutation, zeros(op, op.result[1]), zeros(op, op.result[2])
+        return permutation, op.Identity(op.const([], both.dtype)), op.Identity(op.const([], both.dtype))
     left = op.Slice(triangle(op, lu, False, -1), [0], op.dims([k]), [-1])
     upper = op.Slice(triangle(op, lu, True), [0], op.dims([k]), [-2])
     return permutation, op.Add(left, identity(op, both.rows, k, both.dtype)), upper

@@ -8,8 +8,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
-from dort_compare.lowering.ops.operands import chosen
+from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.ops.operands import chosen, same_shape
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 
@@ -66,7 +66,7 @@ def masked_select(op: Builder, x: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def _broadcast(op: Builder, x: ir.Value, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
-    if shape_of(x) == shape_of(mask):
+    if same_shape(fake_of(x), fake_of(mask)):
         return x, mask
     return op.Expand(x, op.Shape(mask)), op.Expand(mask, op.Shape(x))
 
@@ -81,15 +81,14 @@ def _selected(op: Builder, x: ir.Value, mask: ir.Value) -> ir.Value:
 def masked_scatter(op: Builder, x: ir.Value, mask: ir.Value, source: ir.Value) -> ir.Value:
     """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
 
-    What the mask lets through is replaced by the elements of ``source`` in order.
+    What the mask lets through is replaced by the elements of ``source`` in order; if they are too few, for which torch
+    raises, ONNX Runtime does.
     """
-    if is_empty(source):
-        return x
     x, mask = _broadcast(op, x, mask)
-    before = op.CumSum(op.cast(op.Reshape(mask, [-1]), torch.int64), op.const(0), exclusive=1)
-    read = op.Min(before, op.Size(source))  # behind the last selected element it may count too far
-    elements = op.Concat(op.Reshape(source, [-1]), op.const([0], op.result.dtype), axis=0)
-    replacement = op.Gather(elements, read)
+    flat = op.Reshape(mask, [-1])
+    places = op.Where(flat, op.CumSum(op.cast(flat, torch.int64), op.const(0)), 0)
+    elements = op.Concat(op.const([0], op.result.dtype), op.Reshape(source, [-1]), axis=0)
+    replacement = op.Gather(elements, places)
     return chosen(op, mask, op.Reshape(replacement, op.Shape(x), allowzero=1), x)
 
 

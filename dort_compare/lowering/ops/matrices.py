@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
-from dort_compare.lowering.ops.operands import dtype_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ def linalg_matrix_exp(op: Builder, x: ir.Value) -> ir.Value:
     rule (Higham, Functions of Matrices, 10.3; torch takes polynomials of lower degrees where they do).
     """
     a = Matrices.of(op, x)
+    if a.dtype not in _NORMS:
+        raise op.unsupported("a matrix exponential in half precision")
     if a.is_empty:
         return x
     norm = op.ReduceMax(op.ReduceSum(op.Abs(x), [-2], keepdims=1), [-1], keepdims=1)

@@ -101,7 +101,7 @@ def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value
     return op.cast(op.Where(condition, x, y), dtype)
 
 
-def from_front(op: Builder, index: ir.Value) -> ir.Value:
+def refusing_negative(op: Builder, index: ir.Value) -> ir.Value:
     """An index for ops that torch refuses a negative one: made far too large, for ONNX would count it from the end."""
     dtype = dtype_of(index)
     return op.BitwiseAnd(index, op.const(torch.iinfo(dtype).max, dtype))

@@ -95,8 +95,8 @@ def linalg_qr(op: Builder, x: ir.Value, mode: str = "reduced") -> tuple[ir.Value
     k = smaller(op, a.rows, a.columns)
     kept = a.rows if mode == "complete" else k
     if a.is_empty:
-        q = _unit(op, a, kept).value
-        return q if mode != "r" else _none(op, a), a.filled(op, 0, kept, a.columns)
+        q = _none(op, a) if mode == "r" else _unit(op, a, kept).value
+        return q, a.filled(op, 0, kept, a.columns)
     factors, tau = _factored(op, a)
     r = op.Slice(triangle(op, factors.value, upper=True), [0], op.dims([kept]), [-2])
     if mode == "r":

@@ -7,8 +7,8 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
-from dort_compare.lowering.ops.operands import from_front
+from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_empty, is_floating, shape_of
+from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -38,30 +38,27 @@ def scattered(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value
 
 def _like_index(op: Builder, src: ir.Value, index: ir.Value) -> ir.Value:
     """The part of ``src`` that an index of smaller size reads."""
-    if shape_of(src) == shape_of(index) or not shape_of(index):
+    if not shape_of(index) or same_shape(fake_of(src), fake_of(index)):
         return src
     rank = len(shape_of(index))
     return op.Slice(src, op.const([0] * rank), op.Shape(index), op.const(list(range(rank))))
 
 
-def _nothing_written(index: ir.Value) -> bool:
-    return is_empty(index)
-
-
 @lowering(aten.scatter.src)
 def scatter_src(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ir.Value:
     """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
-    return x if _nothing_written(index) else _set(op, x, dim, index, _like_index(op, src, index))
+    return x if is_empty(index) else _checked(op, x, dim, index, _like_index(op, src, index))
 
 
 @lowering(aten.scatter.value)
 def scatter_value(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number) -> ir.Value:
     """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    return x if _nothing_written(index) else _set(op, x, dim, index, filled(op, value, x, index))
+    return x if is_empty(index) else _checked(op, x, dim, index, filled(op, value, x, index))
 
 
-def _set(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduction: str = "none") -> ir.Value:
-    return scattered(op, x, dim, from_front(op, index), src, reduction)
+def _checked(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduction: str = "none") -> ir.Value:
+    """Elements written, or added, at an index of torch's, which is never negative."""
+    return scattered(op, x, dim, refusing_negative(op, index), src, reduction)
 
 
 def filled(op: Builder, number: Number, x: ir.Value, index: ir.Value) -> ir.Value:
@@ -87,15 +84,15 @@ def scatter_src_reduce(op: Builder, x: ir.Value, dim: int, index: ir.Value, src:
 @in_float32
 def scatter_value_reduce(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number, reduce: str) -> ir.Value:
     """scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
-    if _nothing_written(index):
+    if is_empty(index):
         return x
-    return _set(op, x, dim, index, filled(op, value, x, index), _REDUCTIONS[reduce])
+    return _checked(op, x, dim, index, filled(op, value, x, index), _REDUCTIONS[reduce])
 
 
 def _with_reduction(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> ir.Value:
-    if _nothing_written(index):
+    if is_empty(index):
         return x
-    return _set(op, x, dim, index, _like_index(op, src, index), _REDUCTIONS[reduce])
+    return _checked(op, x, dim, index, _like_index(op, src, index), _REDUCTIONS[reduce])
 
 
 @lowering(aten.scatter_reduce.two)
@@ -104,7 +101,7 @@ def scatter_reduce(
     op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool = True
 ) -> ir.Value:
     """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) ..."""
-    if _nothing_written(index):
+    if is_empty(index):
         return x
     return reduced_into(op, x, dim, index, _like_index(op, src, index), reduce, include_self)
 
@@ -113,7 +110,7 @@ def reduced_into(
     op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool
 ) -> ir.Value:
     """What ``x`` holds and what of ``src`` goes there, reduced; without ``include_self`` the latter alone."""
-    index = from_front(op, index)
+    index = refusing_negative(op, index)
     if not include_self:
         neutral = filled(op, _neutral(reduce, dtype_of(x)), x, index)
         x = scattered(op, x, dim, index, neutral)

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, shape_of
-from dort_compare.lowering.ops.lu import factors_of, order_after, refuse_what_raises, reordered, zeros
+from dort_compare.lowering.ops.lu import factors_of, info_of, order_after, refuse_what_raises, reordered
 from dort_compare.lowering.ops.matrices import Matrices, identity, sizes_of, upright
 from dort_compare.lowering.ops.triangular import solved
 from dort_compare.lowering.registry import lowering
@@ -57,7 +57,7 @@ def linalg_solve_ex(
     refuse_what_raises(op, pivot=True, check_errors=check_errors)
     is_vector = len(shape_of(b)) == 1 or list(map(str, shape_of(b))) == list(map(str, shape_of(x)[:-1]))
     a = Matrices.of(op, x)
-    result, *_, info = op.result
+    result = op.result[0]
     sides = _sides(op, x, b, result, is_vector)
     factors = factors_of(op, a)
     lu = factors.packed(op)
@@ -66,7 +66,7 @@ def linalg_solve_ex(
         op.Squeeze(found.value, [-1]) if is_vector else found.value,
         lu.value,
         factors.pivots_from_1(op),
-        zeros(op, info) if a.is_empty else factors.info(op),
+        info_of(op, a, factors),
     )
 
 
@@ -84,9 +84,9 @@ def linalg_inv_ex(op: Builder, x: ir.Value, *, check_errors: bool = False) -> tu
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     refuse_what_raises(op, pivot=True, check_errors=check_errors)
     a = Matrices.of(op, x)
-    if a.is_empty:
-        return x, zeros(op, op.result[1])
     factors = factors_of(op, a)
+    if a.is_empty:
+        return x, info_of(op, a, factors)
     unit = a.holding(op.Expand(identity(op, a.rows, a.columns, a.dtype), op.Shape(x)))
     inverse = _solved(op, factors.packed(op), factors.order, unit, left=True, adjoint=False)
     return inverse.value, factors.info(op)
