@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from op_calls_compiled import compiled_outcome
-from op_coverage import run_both_ways, samples_of
+from op_coverage import UNSPECIFIED, run_both_ways, samples_of
 from torch import Tensor
 from torch.testing import make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -78,7 +78,8 @@ def _measure(name: str, entries: Sequence[str], dtype: str) -> str | None:
         if outcome is None:
             continue
         fallen = [f"{op}: {reason}" for _, op, reason in outcome.fallen_back if op != "no graph"]
-        problems.append(outcome.forward or next(iter(fallen), ""))
+        wrong = outcome.forward if overload.overloadpacket.__name__ not in UNSPECIFIED else ""
+        problems.append(wrong or next(iter(fallen), ""))
     return next((problem for problem in problems if problem), "") if problems else None
 
 

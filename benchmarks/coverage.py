@@ -69,8 +69,8 @@ def overload_tasks(entries: Sequence[Result]) -> list[Task]:
         for op in entry.get("ops", ()):
             reached[op].append(entry["name"])
     emitted = {op for op in reached if op.startswith("aten.") and "_backward" in op}
-    named = {op: reached[op] or entries_called(op.split(".")[1]) for op in {*core_overloads(), *emitted}}
-    return [("overload", op, *names[:8]) for op, names in sorted(named.items())]
+    named = {op: [*entries_called(op.split(".")[1]), *reached[op]] for op in {*core_overloads(), *emitted}}
+    return [("overload", op, *list(dict.fromkeys(names))[:8]) for op, names in sorted(named.items())]
 
 
 def parsed() -> argparse.Namespace:
