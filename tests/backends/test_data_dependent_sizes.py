@@ -213,10 +213,27 @@ def around_a_fallback(x: Tensor) -> Tensor:
     return below_four(x + 0 * torch.igamma(x.abs() + 1, x.abs()))
 
 
+def allocated(x: Tensor) -> Tensor:
+    """A check that guards the size of what is made."""
+    size = x[0].long().item()
+    torch._check(size >= 0)
+    return torch.zeros(size) + 1
+
+
+def picked(x: Tensor) -> Tensor:
+    """A check that guards an index."""
+    i = x[0].long().item()
+    torch._check(i >= 0)
+    torch._check(i < x.shape[0])
+    return x[i] * 2
+
+
 GOOD, BAD = torch.tensor([1.0, 2, 3]), torch.tensor([-1.0, 1, 2, 3, 4, 5])
 CHECKS = {
     "torch._check": (below_four, GOOD, BAD, "u0 <= 3"),
     "assert": (all_positive, GOOD, BAD, "not positive"),
+    "size": (allocated, GOOD, BAD, "u0 >= 0"),
+    "index": (picked, GOOD, GOOD + 3, "u0 < s"),
     "around a fallback": (around_a_fallback, GOOD, BAD, "u0 <= 3"),
 }
 
