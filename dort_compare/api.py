@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -122,11 +122,12 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
 def graph_rows(graph: CompiledGraph) -> Iterator[Row]:
     """The values of the first recorded run of a graph: torch's kernels and float64 against ONNX Runtime."""
     inputs = graph.runs[0].inputs
+    seen: dict[fx.Node, Any] = {}
     return measured_rows(
         graph.phase,
         graph.index,
-        eager_values(graph.graph_module, inputs),
-        float64_values(graph.graph_module, inputs),
+        eager_values(graph.graph_module, inputs, seen),
+        float64_values(graph.graph_module, inputs, seen),
         _candidates(graph),
         graph.named_inputs(),
     )
@@ -160,7 +161,7 @@ def _precision(model: nn.Module, call: Call) -> torch.dtype | None:
 def _in_float64(model: nn.Module, call: Call) -> Outcome:
     """The model with parameters, buffers and arguments in float64 and no autocast; nothing where it does not run so,
 
-    because it casts to a narrower dtype on the way, say.
+    because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone.
     """
     state = {name: _double(tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
     args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
@@ -171,7 +172,7 @@ def _in_float64(model: nn.Module, call: Call) -> Outcome:
 
     try:
         return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
-    except (RuntimeError, NotImplementedError):
+    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
         return Outcome({})
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import onnx_ir as ir
 import torch
 
-from dort_compare.errors import CheckError
+from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import SessionSettings
-from dort_compare.runtime.session import make_session
+from dort_compare.runtime.session import Session, make_session
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import GraphOutput, Scalar, Signature
 
 Argument = torch.Tensor | int | float | bool
 Result = torch.Tensor | Scalar
+
+_QUIET = SessionSettings(session_options={"log_severity_level": 4})
 
 
 class Program:
@@ -41,13 +44,31 @@ class Program:
         values: dict[str, Result] = {**given}
         if self._session is not None:
             feeds = {name: as_tensor(argument) for name, argument in given.items()}
-            results = self._session.run(feeds, self._devices)
+            results = self._run(self._session, feeds)
             for (name, output), result in zip(self.signature.computed.items(), results, strict=True):
                 values[name] = _as_traced(result, output)
         for check in self.signature.checks:
             if not values[check.name]:
                 raise CheckError(check.message)
         return [_returned(output, values) for output in self.signature.outputs]
+
+    def _run(self, session: Session, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The computed values. Where a kernel fails that a check guards, the check is the error, as it is in torch."""
+        try:
+            return session.run(feeds, self._devices)
+        except ExecutionError:
+            for check in self.signature.checks:
+                with suppress(ExecutionError):
+                    (holds,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
+                    if not holds:
+                        raise CheckError(check.message) from None
+            raise
+
+    def _alone(self, name: str) -> Session:
+        """A session for one value and what it is computed from."""
+        graph = ir.convenience.extract(self.model.graph, self.model.graph.inputs, [name])
+        part = ir.Model(graph, ir_version=self.model.ir_version, functions=tuple(self.model.functions.values()))
+        return make_session(part, _QUIET, self.providers)
 
     def boxed(self) -> Callable[[list[Argument]], list[Result]]:
         """The form that AOTAutograd calls: it empties the list of arguments, so that nothing outlives its last use."""

@@ -19,7 +19,7 @@ from dort_compare.runtime.providers import Provider, SessionSettings
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
-_OUT_OF_RANGE = "out of data bounds"
+_OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
@@ -117,5 +117,5 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
-    kind = OutOfRangeError if _OUT_OF_RANGE in text else ExecutionError
+    kind = OutOfRangeError if any(words in text for words in _OUT_OF_RANGE) else ExecutionError
     return kind(f"ONNX Runtime failed{where}: {text}")

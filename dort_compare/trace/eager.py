@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.checks import check_of
+
 aten = torch.ops.aten
 
 
@@ -18,19 +20,34 @@ class Interpreter(fx.Interpreter):
         return super().call_function(aten.reshape.default if target is aten.view.default else target, args, kwargs)
 
 
-def eager_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
-    """Runs the graph and yields (node, tensor) for every computed tensor, each freed after its last reader has run."""
-    return interpreted(Interpreter(graph_module), inputs)
+def eager_values(
+    graph_module: fx.GraphModule, inputs: Sequence[Any], seen: dict[fx.Node, Any] | None = None
+) -> Iterator[tuple[fx.Node, torch.Tensor]]:
+    """Runs the graph and yields (node, tensor) for every computed tensor, each freed after its last reader has run.
+
+    What every node computed goes to ``seen`` too, for whoever runs the same graph one step behind and takes it out.
+    """
+    return interpreted(Interpreter(graph_module) if seen is None else _Seen(graph_module, seen), inputs)
+
+
+class _Seen(Interpreter):
+    def __init__(self, graph_module: fx.GraphModule, seen: dict[fx.Node, Any]) -> None:
+        super().__init__(graph_module)
+        self.seen = seen
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = self.seen[n] = super().run_node(n)
+        return value
 
 
 @torch.no_grad()
 def interpreted(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
-    """Runs the graph of ``interpreter`` node by node."""
+    """Runs the graph of ``interpreter`` node by node, without its checks: the run that was recorded has passed them."""
     interpreter.args_iter = iter(inputs)
     for node in interpreter.graph.nodes:
         if node.op == "output":
             return
-        value = interpreter.env[node] = interpreter.run_node(node)
+        value = interpreter.env[node] = None if check_of(node) else interpreter.run_node(node)
         if isinstance(value, torch.Tensor) and node.op == "call_function":
             yield node, value
         del value

@@ -140,6 +140,64 @@ def test_a_comparison_takes_such_a_model() -> None:
     assert report.verdict == "agree"
 
 
+def rounded_up(x: Tensor) -> Tensor:
+    """What float32 rounds up, and float64 does not: nowhere there, for ``ROUNDED_UP``."""
+    return (x * 0.1) * 10 > x
+
+
+def counted(x: Tensor) -> Tensor:
+    n = rounded_up(x).sum().item()
+    torch._check(n >= 1, lambda: "needs one")
+    return x * n
+
+
+def asserted(x: Tensor) -> Tensor:
+    torch._assert_async(rounded_up(x).any(), "async")
+    return x * 2
+
+
+def product(x: Tensor) -> Tensor:
+    return x[rounded_up(x)].reshape(2, -1) @ x.reshape(4, 2)
+
+
+def largest(x: Tensor) -> Tensor:
+    return x[rounded_up(x)].max()
+
+
+def selected(x: Tensor) -> Tensor:
+    return torch.masked_select(x, rounded_up(x)).max()
+
+
+def cut_off(x: Tensor) -> Tensor:
+    """A size that is a float first."""
+    return x[: int((rounded_up(x).float().mean() * 4).item())].max()
+
+
+def looked_up(x: Tensor) -> Tensor:
+    """The index is out of range for float64."""
+    return x[8 - rounded_up(x).long()]
+
+
+ROUNDED_UP = torch.tensor([0.4327, 1.2511, 0.3335, 0.7234, 1.6728, 0.8601, 1.4135, 0.6655])
+IN_FLOAT32_ONLY = (counted, asserted, product, largest, selected, cut_off, looked_up)
+
+
+class Called(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("function", IN_FLOAT32_ONLY)
+def test_a_comparison_takes_a_model_whose_sizes_and_checks_come_out_differently_in_float64(function: Any) -> None:
+    assert rounded_up(ROUNDED_UP).all()
+    assert not rounded_up(ROUNDED_UP.double()).any()
+    assert compare(Called(function), (ROUNDED_UP,)).verdict == "agree"
+
+
 def below_four(x: Tensor) -> Tensor:
     """torch makes an assertion of the condition, with a message of its own."""
     size = (x > 0).sum().item()
@@ -158,10 +216,27 @@ def around_a_fallback(x: Tensor) -> Tensor:
     return below_four(x + 0 * torch.igamma(x.abs() + 1, x.abs()))
 
 
+def allocated(x: Tensor) -> Tensor:
+    """A check that guards the size of what is made."""
+    size = x[0].long().item()
+    torch._check(size >= 0)
+    return torch.zeros(size) + 1
+
+
+def picked(x: Tensor) -> Tensor:
+    """A check that guards an index."""
+    i = x[0].long().item()
+    torch._check(i >= 0)
+    torch._check(i < x.shape[0])
+    return x[i] * 2
+
+
 GOOD, BAD = torch.tensor([1.0, 2, 3]), torch.tensor([-1.0, 1, 2, 3, 4, 5])
 CHECKS = {
     "torch._check": (below_four, GOOD, BAD, "u0 <= 3"),
     "assert": (all_positive, GOOD, BAD, "not positive"),
+    "size": (allocated, GOOD, BAD, "u0 >= 0"),
+    "index": (picked, GOOD, GOOD + 3, "u0 < s"),
     "around a fallback": (around_a_fallback, GOOD, BAD, "u0 <= 3"),
 }
 

@@ -146,6 +146,8 @@ FAILING: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], type[Exception]
     "index_select": (lambda x, i: x.index_select(0, i), (torch.randn(4), torch.tensor([1, 7])), IndexError),
     "embedding": (lambda x, i: F.embedding(i, x), (torch.randn(4, 2), torch.tensor([1, 7])), IndexError),
     "gather": (lambda x, i: x.gather(0, i), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
+    "index_put": (lambda x, i: x.index_put((i,), x[:1]), (torch.randn(6), torch.tensor([7])), IndexError),
+    "nll_loss": (lambda x, t: F.nll_loss(x, t), (torch.randn(3, 4), torch.tensor([1, 2, -1])), IndexError),
     "scatter": (lambda x, i: x.scatter(0, i, 1.0), (torch.randn(4), torch.tensor([1, 7])), RuntimeError),
     "masked_scatter": (
         lambda x, s: x.masked_scatter(x < 9, s), (torch.randn(4), torch.ones(2)), RuntimeError,

@@ -10,7 +10,8 @@ import torch
 from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 
 from dort_compare import provenance
-from dort_compare.errors import ExecutionError
+from dort_compare.checks import Check
+from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.runtime import Program, SessionSettings
 from dort_compare.signature import GraphInput, GraphOutput, Signature
 
@@ -201,6 +202,29 @@ def test_a_failing_kernel_names_the_fx_node_and_the_source_line() -> None:
         failing(torch.ones(5), torch.tensor([2, 3]))
     assert "FX node sum_1 (aten.sum.default, model.py:7)" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CHECKED = """(int64[N] x, int64[1] n) => (bool few, int64[A] made, bool full) {
+    hundred = Constant<value_int = 100>()
+    number = ReduceSum<keepdims = 0>(n)
+    few = Less(number, hundred)
+    made = Expand(x, n)
+    size = Size(made)
+    full = Less(number, size)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("n", "error", "message"),
+    [(101, CheckError, "below 100"), (4, ExecutionError, "Expand")],
+)
+def test_a_check_comes_before_the_error_of_what_it_guards(n: int, error: type[Exception], message: str) -> None:
+    """``full`` cannot be computed where ``made`` fails: then the error is that of ``made``."""
+    inputs = (GraphInput("x", torch.int64), GraphInput("n", torch.int64))
+    checks = (Check("full", "more than one"), Check("few", "below 100"))
+    guarded = program(CHECKED, Signature(inputs, (GraphOutput("made", dtype=torch.int64),), checks))
+    with pytest.raises(error, match=message):
+        guarded(torch.arange(3), torch.tensor([n]))
 
 
 @pytest.mark.gpu

@@ -95,6 +95,24 @@ def test_the_float64_trace_leaves_integers_and_booleans(graphs_of: Any) -> None:
     assert dtypes == {torch.float64, torch.bool, torch.int64, torch.int32}
 
 
+def test_the_float64_trace_has_the_sizes_that_the_eager_one_reads_off_the_data(graphs_of: Any) -> None:
+    def function(x: Tensor) -> Tensor:
+        y = (x * 0.1) * 10
+        return x[y > x].exp() * (y > x).sum().item()
+
+    x = torch.tensor([0.4327, 1.2511, 0.3335])  # float32 rounds all three up, float64 none
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        (graph,) = graphs_of(function, x)
+    inputs, seen = graph.runs[0].inputs, {}
+    traces = zip(
+        eager_values(graph.graph_module, inputs, seen), float64_values(graph.graph_module, inputs, seen), strict=True
+    )
+    exact = [(value, other) for (_, value), (_, other) in traces if other.dtype == torch.float64]
+    assert all(value.shape == other.shape for value, other in exact)
+    torch.testing.assert_close(exact[-1][1], x.double().exp() * 3, rtol=1e-12, atol=0)
+    assert seen == {}
+
+
 def test_the_onnx_trace_yields_every_value_in_order(graphs_of: Any) -> None:
     for graph in graphs_of(mlp(), torch.randn(5, 3)):
         model = graph.onnx_model
