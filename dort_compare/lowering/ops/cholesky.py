@@ -41,7 +41,9 @@ def _factored(op: Builder, a: Matrices) -> tuple[ir.Value, ir.Value]:
         ends = op.And(op.Not(op.Greater(square, 0)), op.Equal(info, 0))
         info = op.Where(ends, op.Add(i, 1), info)
         left = op.Where(op.And(ends, op.Equal(down, i)), rest, given)
-        new = op.Where(op.Equal(info, 0), op.Div(rest, op.Sqrt(square)), left)
+        root = op.Sqrt(square)
+        new = op.Where(op.Equal(down, i), root, op.Div(rest, root))
+        new = op.Where(op.Equal(info, 0), new, left)
         new = op.Where(op.GreaterOrEqual(down, i), new, 0)
         return [op.Where(op.Equal(across, i), new, factor), info]
 

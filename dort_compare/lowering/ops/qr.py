@@ -20,28 +20,26 @@ aten = torch.ops.aten
 def _factored(op: Builder, a: Matrices) -> tuple[Matrices, ir.Value]:
     """R with the reflections below its diagonal, and tau (LAPACK's larfg).
 
-    A column that is zero below the diagonal is not reflected: tau is 0. Lengths are measured in the largest element,
-    whose square might overflow.
+    A column that is zero below the diagonal is not reflected: tau is 0. All is measured in the largest element of the
+    column, whose square might overflow.
     """
     k = smaller(op, a.rows, a.columns)
     rows, columns, steps = (numbers(op, size) for size in (a.rows, a.columns, k))
     down = upright(op, rows)
 
-    def length(x: ir.Value) -> ir.Value:
-        largest = op.ReduceMax(op.Abs(x), [-2], keepdims=1)
-        unit = op.Where(op.Equal(largest, 0), 1, largest)
-        return op.Mul(unit, op.Sqrt(op.ReduceSumSquare(op.Div(x, unit), [-2], keepdims=1)))
-
     def body(i: ir.Value, r: ir.Value, tau: ir.Value) -> list[ir.Value]:
         whole = column(op, r, i)
-        first = row(op, whole, i)
-        below = op.Where(op.Greater(down, i), whole, 0)
-        is_zero = op.Equal(length(below), 0)
-        norm = length(op.Where(op.Equal(down, i), first, below))
+        kept = op.Where(op.GreaterOrEqual(down, i), whole, 0)
+        largest = op.ReduceMax(op.Abs(kept), [-2], keepdims=1)
+        unit = op.Where(op.Equal(largest, 0), 1, largest)
+        scaled = op.Div(kept, unit)
+        first = row(op, scaled, i)
+        is_zero = op.Equal(op.ReduceSum(op.Abs(op.Where(op.Greater(down, i), whole, 0)), [-2], keepdims=1), 0)
+        norm = op.Sqrt(op.ReduceSumSquare(scaled, [-2], keepdims=1))
         beta = op.Where(is_zero, first, op.Where(op.Less(first, 0), norm, op.Neg(norm)))
         factor = op.Where(is_zero, 0, op.Div(op.Sub(beta, first), op.Where(is_zero, 1, beta)))
-        vector = op.Div(below, op.Where(is_zero, 1, op.Sub(first, beta)))
-        stored = op.Where(op.Greater(down, i), vector, op.Where(op.Equal(down, i), beta, whole))
+        vector = op.Div(op.Where(op.Greater(down, i), scaled, 0), op.Where(is_zero, 1, op.Sub(first, beta)))
+        stored = op.Where(op.Greater(down, i), vector, op.Where(op.Equal(down, i), op.Mul(beta, unit), whole))
         reflected = _reflected(op, r, op.Where(op.Equal(down, i), 1, vector), factor, len(a.batch) + 2)
         r = op.Where(op.Greater(columns, i), reflected, op.Where(op.Equal(columns, i), stored, r))
         return [r, op.Where(op.Equal(steps, i), op.Squeeze(factor, [-1]), tau)]
