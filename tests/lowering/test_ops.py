@@ -15,7 +15,7 @@ from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
 
 aten = torch.ops.aten
-RARE = (torch.float64, torch.int32, torch.uint8)
+RARE = (torch.float64, torch.float16, torch.int32, torch.uint8)
 CASES = [
     pytest.param(row, dtype, id=f"{row.target}-{dtype}", marks=[pytest.mark.slow] if dtype in RARE else [])
     for row in ROWS
