@@ -11,19 +11,13 @@ from torch import fx
 from dort_compare.trace import Replay
 
 aten = torch.ops.aten
-_INDEX_RESULTS: dict[Any, int] = {
-    aten.sort.default: 1,
-    aten.topk.default: 1,
-    aten.kthvalue.default: 1,
-    aten.median.dim: 1,
-}
-"""Which result of an op holds indices whose order among equal elements is unspecified."""
 _DIM_ARGUMENT: dict[Any, int] = {
     aten.sort.default: 1,
     aten.topk.default: 2,
     aten.kthvalue.default: 2,
     aten.median.dim: 1,
 }
+"""Where the dimension stands among the arguments of those that return values and, second, indices."""
 
 
 def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
@@ -46,7 +40,7 @@ def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, int, b
     if node.target is not operator.getitem:
         return None
     call, position = node.args
-    if not isinstance(call, fx.Node) or _INDEX_RESULTS.get(call.target) != position:
+    if not isinstance(call, fx.Node) or call.target not in _DIM_ARGUMENT or position != 1:
         return None
     x = replay.operand(call, 0)
     place = _DIM_ARGUMENT[call.target]

@@ -13,11 +13,16 @@ from dort_compare.checks import check_of
 aten = torch.ops.aten
 
 
+def in_any_layout(target: Any) -> Any:
+    """``target``, but for a view a reshape: a kernel may lay out its result otherwise than torch traced."""
+    return aten.reshape.default if target is aten.view.default else target
+
+
 class Interpreter(fx.Interpreter):
-    """Runs a graph on torch's kernels, views as reshapes: a kernel may lay out its result otherwise than traced."""
+    """Runs a graph on torch's kernels, whatever layout they give their results."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_function(aten.reshape.default if target is aten.view.default else target, args, kwargs)
+        return super().call_function(in_any_layout(target), args, kwargs)
 
 
 def eager_values(

@@ -10,7 +10,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.eager import Interpreter, interpreted
+from dort_compare.trace.eager import Interpreter, in_any_layout, interpreted
 
 aten = torch.ops.aten
 
@@ -83,8 +83,7 @@ def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = pytree.tree_map(_raised, (args, kwargs))
     if target is aten._softmax.default or target is aten._log_softmax.default:
         args = (*args[:2], False)  # half_to_float has no meaning for float64
-    target = aten.reshape.default if target is aten.view.default else target
-    return pytree.tree_map(_raised, target(*args, **kwargs))
+    return pytree.tree_map(_raised, in_any_layout(target)(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:

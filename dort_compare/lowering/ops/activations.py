@@ -191,7 +191,7 @@ def log_sigmoid_forward(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value | 
     """
     z = op.Exp(op.Neg(op.Abs(x)))
     output, buffer = op.result
-    filled = same_shape(output, buffer)
+    filled = same_shape(output.shape, buffer.shape)
     return op.Sub(op.Min(x, 0), log1p(op, z)), z if filled else op.const([], buffer.dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, is_empty
+from dort_compare.lowering.builder import Builder, fake_of, is_empty, shape_of
 from dort_compare.lowering.ops.operands import Operand, promoted, same_shape
 from dort_compare.lowering.registry import lowering
 
@@ -55,7 +55,7 @@ def _spread(op: Builder, source: Operand, x: ir.Value) -> ir.Value:
     if is_empty(op.result):
         return x
     (value,) = promoted(op, (source,), op.result.dtype)
-    if isinstance(source, ir.Value) and same_shape(fake_of(source), op.result):
+    if isinstance(source, ir.Value) and same_shape(shape_of(source), op.result.shape):
         return value
     return op.Expand(value, op.Shape(x))
 

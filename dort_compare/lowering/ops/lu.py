@@ -47,7 +47,9 @@ class Factors:
         return op.cast(op.Add(self.pivots, 1), torch.int32)
 
     def info(self, op: Builder) -> ir.Value:
-        """Which element of U's diagonal is the first zero, counted from 1; 0 if none is."""
+        """LAPACK's info: which element of U's diagonal is the first zero, counted from 1; 0 if none is."""
+        if self.upper.is_empty:
+            return op.Expand(op.const(0, torch.int32), op.dims(self.upper.batch))
         is_zero = op.cast(op.Equal(diagonal(op, self.upper), 0), torch.int64)
         first = op.ArgMax(is_zero, axis=-1, keepdims=0)
         return op.cast(op.Mul(op.Add(first, 1), op.ReduceMax(is_zero, [-1], keepdims=0)), torch.int32)
@@ -130,11 +132,6 @@ def _permutation(op: Builder, order: ir.Value, m: Dim, dtype: torch.dtype) -> ir
     return op.cast(op.Equal(upright(op, numbers(op, m)), op.Unsqueeze(order, [-2])), dtype)
 
 
-def info_of(op: Builder, a: Matrices, factors: Factors) -> ir.Value:
-    """LAPACK's info: for each matrix 0, or the first pivot, counted from 1, that is exactly zero."""
-    return op.Expand(op.const(0, torch.int32), op.dims(a.batch)) if a.is_empty else factors.info(op)
-
-
 def _factors_of_nothing(op: Builder, a: Matrices) -> Factors:
     """The factors of matrices without elements."""
     m, n, k = a.rows, a.columns, smaller(op, a.rows, a.columns)
@@ -167,7 +164,7 @@ def linalg_lu_factor_ex(
     refuse_what_raises(op, pivot, check_errors)
     a = Matrices.of(op, x)
     factors = factors_of(op, a)
-    return factors.packed(op).value, factors.pivots_from_1(op), info_of(op, a, factors)
+    return factors.packed(op).value, factors.pivots_from_1(op), factors.info(op)
 
 
 @lowering(aten.linalg_lu.default)
@@ -190,13 +187,12 @@ def lu_unpack(
     """
     both = Matrices.of(op, lu)
     k = smaller(op, both.rows, both.columns)
+    permutation = nothing = op.const([], both.dtype)
     if unpack_pivots:
         order = order_after(op, pivots, both.batch, both.rows, k)
         permutation = _permutation(op, order, both.rows, both.dtype)
-    else:
-        permutation = op.const([], both.dtype)
     if not unpack_data:
-        return permutation, op.Identity(op.const([], both.dtype)), op.Identity(op.const([], both.dtype))
+        return permutation, nothing, nothing
     left = op.Slice(triangle(op, lu, False, -1), [0], op.dims([k]), [-1])
     upper = op.Slice(triangle(op, lu, True), [0], op.dims([k]), [-2])
     return permutation, op.Add(left, identity(op, both.rows, k, both.dtype)), upper

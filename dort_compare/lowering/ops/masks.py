@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, shape_of
 from dort_compare.lowering.ops.operands import chosen, same_shape
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
@@ -66,7 +66,7 @@ def masked_select(op: Builder, x: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def _broadcast(op: Builder, x: ir.Value, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
-    if same_shape(fake_of(x), fake_of(mask)):
+    if same_shape(shape_of(x), shape_of(mask)):
         return x, mask
     return op.Expand(x, op.Shape(mask)), op.Expand(mask, op.Shape(x))
 

@@ -107,6 +107,6 @@ def refusing_negative(op: Builder, index: ir.Value) -> ir.Value:
     return op.BitwiseAnd(index, op.const(torch.iinfo(dtype).max, dtype))
 
 
-def same_shape(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether two fake tensors have the same sizes; symbolic ones are not asked, which would add a guard."""
-    return list(map(str, x.shape)) == list(map(str, y.shape))
+def same_shape(x: Iterable[int | torch.SymInt], y: Iterable[int | torch.SymInt]) -> bool:
+    """Whether two shapes that torch traced are the same; symbolic sizes are not asked, which would add a guard."""
+    return list(map(str, x)) == list(map(str, y))

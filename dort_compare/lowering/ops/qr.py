@@ -93,17 +93,13 @@ def linalg_qr(op: Builder, x: ir.Value, mode: str = "reduced") -> tuple[ir.Value
     k = smaller(op, a.rows, a.columns)
     kept = a.rows if mode == "complete" else k
     if a.is_empty:
-        q = _none(op, a) if mode == "r" else _unit(op, a, kept).value
+        q = op.const([], a.dtype) if mode == "r" else _unit(op, a, kept).value
         return q, a.filled(op, 0, kept, a.columns)
     factors, tau = _factored(op, a)
     r = op.Slice(triangle(op, factors.value, upper=True), [0], op.dims([kept]), [-2])
     if mode == "r":
-        return _none(op, a), r
+        return op.const([], a.dtype), r
     return _multiplied(op, factors, tau, _unit(op, a, kept), transpose=False, k=k).value, r
-
-
-def _none(op: Builder, a: Matrices) -> ir.Value:
-    return op.Expand(op.const(0, a.dtype), op.const([0]))
 
 
 @lowering(aten.linalg_householder_product.default)

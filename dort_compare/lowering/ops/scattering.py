@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_empty, is_floating, shape_of
+from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
 from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
@@ -38,7 +38,7 @@ def scattered(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value
 
 def _like_index(op: Builder, src: ir.Value, index: ir.Value) -> ir.Value:
     """The part of ``src`` that an index of smaller size reads."""
-    if not shape_of(index) or same_shape(fake_of(src), fake_of(index)):
+    if not shape_of(index) or same_shape(shape_of(src), shape_of(index)):
         return src
     rank = len(shape_of(index))
     return op.Slice(src, op.const([0] * rank), op.Shape(index), op.const(list(range(rank))))

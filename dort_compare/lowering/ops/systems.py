@@ -6,8 +6,9 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, shape_of
-from dort_compare.lowering.ops.lu import factors_of, info_of, order_after, refuse_what_raises, reordered
+from dort_compare.lowering.ops.lu import factors_of, order_after, refuse_what_raises, reordered
 from dort_compare.lowering.ops.matrices import Matrices, identity, sizes_of, upright
+from dort_compare.lowering.ops.operands import same_shape
 from dort_compare.lowering.ops.triangular import solved
 from dort_compare.lowering.registry import lowering
 
@@ -55,7 +56,7 @@ def linalg_solve_ex(
     B holds vectors where it has the shape of A without its last dimension.
     """
     refuse_what_raises(op, pivot=True, check_errors=check_errors)
-    is_vector = len(shape_of(b)) == 1 or list(map(str, shape_of(b))) == list(map(str, shape_of(x)[:-1]))
+    is_vector = len(shape_of(b)) == 1 or same_shape(shape_of(b), shape_of(x)[:-1])
     a = Matrices.of(op, x)
     result = op.result[0]
     sides = _sides(op, x, b, result, is_vector)
@@ -66,7 +67,7 @@ def linalg_solve_ex(
         op.Squeeze(found.value, [-1]) if is_vector else found.value,
         lu.value,
         factors.pivots_from_1(op),
-        info_of(op, a, factors),
+        factors.info(op),
     )
 
 
@@ -85,8 +86,6 @@ def linalg_inv_ex(op: Builder, x: ir.Value, *, check_errors: bool = False) -> tu
     refuse_what_raises(op, pivot=True, check_errors=check_errors)
     a = Matrices.of(op, x)
     factors = factors_of(op, a)
-    if a.is_empty:
-        return x, info_of(op, a, factors)
     unit = a.holding(op.Expand(identity(op, a.rows, a.columns, a.dtype), op.Shape(x)))
     inverse = _solved(op, factors.packed(op), factors.order, unit, left=True, adjoint=False)
     return inverse.value, factors.info(op)
