@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dort_compare.align import values_of_fx_nodes
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.dump import staged
 from dort_compare.errors import DortError, UsageError
 from dort_compare.measure.floor import coarsest
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
-from dort_compare.measure.rows import Candidate, Row, measured_rows
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
-from dort_compare.trace import Outcome, eager_values, float64_values, onnx_values, run_module
+from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call, Loss
 
 
@@ -97,7 +96,7 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     if not backend.graphs and not backend.fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-    rows = tuple(row for graph in graphs for row in graph_rows(graph))
+    rows = tuple(row for graph in graphs for row in graph_rows(graph_run(graph)))
     verdict, divergence = judge(rows, outcome)
     report = Report(verdict, divergence, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
@@ -119,28 +118,11 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
         raise
 
 
-def graph_rows(graph: CompiledGraph) -> Iterator[Row]:
-    """The values of the first recorded run of a graph: torch's kernels and float64 against ONNX Runtime."""
-    inputs = graph.runs[0].inputs
-    seen: dict[fx.Node, Any] = {}
-    return measured_rows(
-        graph.phase,
-        graph.index,
-        eager_values(graph.graph_module, inputs, seen),
-        float64_values(graph.graph_module, inputs, seen),
-        _candidates(graph),
-        graph.named_inputs(),
+def graph_run(graph: CompiledGraph) -> GraphRun:
+    """The first recorded run of a compiled graph."""
+    return GraphRun(
+        graph.phase, graph.index, graph.graph_module, graph.onnx_model, graph.named_inputs(), graph.program.providers
     )
-
-
-def _candidates(graph: CompiledGraph) -> dict[str, Candidate | str]:
-    model = graph.onnx_model
-    tensors = dict(onnx_values(model, graph.named_inputs(), graph.program.providers))
-    return {
-        fx_node: value.opaque
-        or Candidate(value.name, tensors[value.name], value.nodes, value.op_types, value.computed_in)
-        for fx_node, value in values_of_fx_nodes(model).items()
-    }
 
 
 def outcome_of(

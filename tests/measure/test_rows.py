@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from dort_compare.api import graph_rows
+from dort_compare.api import graph_run
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.backends import CompiledGraph
 from dort_compare.measure.rows import Candidate, Row, measured_rows
 from dort_compare.measure.verdict import judge
@@ -93,7 +94,7 @@ def statuses(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def assert_only_at(graph: CompiledGraph, name: str) -> None:
-    rows = list(graph_rows(graph))
+    rows = list(graph_rows(graph_run(graph)))
     found = statuses(rows)
     assert [node for node, status in found.items() if status == "diverges"] == [name]
     assert found == {
@@ -113,7 +114,7 @@ def square(requires_grad: bool = False) -> tuple[Tensor, Tensor]:
 
 def test_a_right_model_is_ok_everywhere(graphs_of: Any) -> None:
     for graph in graphs_of(model, *square(requires_grad=True)):
-        rows = list(graph_rows(graph))
+        rows = list(graph_rows(graph_run(graph)))
         assert {row.status for row in rows} == {"ok"}
         assert [row.phase for row in rows] == [graph.phase] * len(rows)
         assert all(row.onnx_value == row.fx_node and row.onnx_nodes and row.op_types for row in rows)
@@ -142,14 +143,14 @@ def test_a_constant_off_by_a_thousandth_is_named(graphs_of: Any) -> None:
 def test_a_fault_in_the_backward_graph_is_named(graphs_of: Any, target: str, op_type: str, fault: Fault) -> None:
     forward, backward = graphs_of(model, *square(requires_grad=True))
     assert_only_at(backward, plant(backward, target, op_type, fault))
-    assert {row.status for row in graph_rows(forward)} == {"ok"}
+    assert {row.status for row in graph_rows(graph_run(forward))} == {"ok"}
 
 
 def test_a_value_with_the_name_of_another_is_judged_by_its_provenance(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: x.exp() + x.tanh(), torch.randn(4))
     values = {value.name: value for node in graph.program.model.graph for value in node.outputs}
     values["exp"].name, values["tanh"].name = "tanh", "exp"
-    rows = list(graph_rows(graph))
+    rows = list(graph_rows(graph_run(graph)))
     assert {row.status for row in rows} == {"ok"}
     assert {row.fx_node: row.onnx_value for row in rows}["exp"] == "tanh"
 
@@ -166,7 +167,7 @@ def test_a_value_without_provenance_is_unaligned_and_passes_faults_on(graphs_of:
     name = plant(graph, "aten.sub.Tensor", "Sub", swap_operands)
     strip(graph, "exp")
     strip(graph, "tanh")
-    found = statuses(graph_rows(graph))
+    found = statuses(graph_rows(graph_run(graph)))
     assert found == {
         name: "diverges",
         "exp": "unaligned",
@@ -179,13 +180,13 @@ def test_a_value_without_provenance_is_unaligned_and_passes_faults_on(graphs_of:
 def test_a_fault_in_an_unaligned_value_shows_at_the_next(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: (x - 1).exp(), torch.randn(4))
     strip(graph, plant(graph, "aten.sub.Tensor", "Sub", swap_operands))
-    assert list(statuses(graph_rows(graph)).values()) == ["unaligned", "diverges"]
+    assert list(statuses(graph_rows(graph_run(graph))).values()) == ["unaligned", "diverges"]
 
 
 def test_nan_is_a_finding(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: x.exp() + 1, torch.tensor([-1.0, 4.0]))
     name = plant(graph, "aten.exp.default", "Exp", become("Log"))
-    row = next(row for row in graph_rows(graph) if row.fx_node == name)
+    row = next(row for row in graph_rows(graph_run(graph)) if row.fx_node == name)
     assert row.status == "diverges"
     assert row.inherited is not None
     assert row.inherited.finding == "1 NaN in got where expected has numbers"
@@ -193,18 +194,18 @@ def test_nan_is_a_finding(graphs_of: Any) -> None:
 
 def test_nan_on_both_sides_is_no_finding(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: x.log() + 1, torch.tensor([-1.0, 0.0, 4.0]))
-    assert {row.status for row in graph_rows(graph)} == {"ok"}
+    assert {row.status for row in graph_rows(graph_run(graph))} == {"ok"}
 
 
 def test_an_integer_off_by_one_diverges_however_large(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda i: (i + 1) * 2, torch.tensor([2**53, 2**60]))
     name = plant(graph, "aten.add.Tensor", "Add", become("Sub"))
-    assert next(row for row in graph_rows(graph) if row.status == "diverges").fx_node == name
+    assert next(row for row in graph_rows(graph_run(graph)) if row.status == "diverges").fx_node == name
 
 
 def test_what_was_computed_in_float32_says_so(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: (x @ x).t(), torch.randn(4, 4).bfloat16())
-    assert [row.computed_in for row in graph_rows(graph)] == ["float32", None]
+    assert [row.computed_in for row in graph_rows(graph_run(graph))] == ["float32", None]
 
 
 # Candidates that no ONNX model would give.

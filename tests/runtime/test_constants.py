@@ -11,7 +11,8 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare import DebugBackend, debug_compiler
-from dort_compare.api import graph_rows
+from dort_compare.api import graph_run
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.runtime import constants
 from dort_compare.runtime.constants import apart
 
@@ -47,7 +48,7 @@ def test_large_constants_are_bound_where_they_are(small_limit: None, dtype: torc
     (bound,) = graph.program._session.constants.values()
     assert bound.data_ptr() in [tensor.data_ptr() for tensor in (held, *graph.graph_module.buffers())]
     assert len(graph.onnx_model.graph.input) == 1
-    assert {row.status for row in graph_rows(graph)} == {"ok"}
+    assert {row.status for row in graph_rows(graph_run(graph))} == {"ok"}
 
 
 def test_below_the_limit_constants_stay_in_the_model() -> None:
