@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, fx
 
 from dort_compare.api import graph_run
-from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.backends import CompiledGraph
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.rows import Candidate, Row, measured_rows
 from dort_compare.measure.verdict import judge
 from dort_compare.provenance import ATEN_TARGET, FX_NODE
