@@ -49,10 +49,12 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
     float32; and where equal elements are sorted, whose order torch leaves open.
     """
     whole = distance(expected, value)
-    if whole.equal or whole.finding or whole.max_abs is None:
+    if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
-        is_open = is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
+        is_open = (
+            whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
+        )
         return LocalError(whole, 0.0, is_open)
     expected, value = _without_extremes(expected, value)
     found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
