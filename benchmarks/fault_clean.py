@@ -37,10 +37,10 @@ def measure_clean(subject: Subject, seeds: Sequence[int]) -> dict[str, Any]:
     for position, seed in enumerate(seeds):
         rows = [row for graph in backend.graphs for row in graph_rows(_run(graph, position))]
         values += sum(row.status != "unaligned" for row in rows)
-        verdict, first = judge(rows, [])
+        verdict, causes = judge(rows, [])
         if verdict != "agree":
             astray = [told(row) for row in rows if row.status == "diverges"]
-            alarms.append({"seed": seed, "reason": _reason(first), "rows": astray})
+            alarms.append({"seed": seed, "reason": _reason(causes[0]), "rows": astray})
     return {"checked": len(seeds), "values": values, "alarms": alarms}
 
 

@@ -29,19 +29,18 @@ class Bench:
         self.run = run
         self.clean = Clean(run)
         self.rows = list(graph_rows(run))
+        self.call_of = {row.fx_node: row.call for row in self.rows}
         self.floors = {row.onnx_value: row.noise_floor or 0.0 for row in self.rows if row.onnx_value}
 
     @cached_property
     def sites(self) -> list[Site]:
         """Where a fault can be planted: nodes of FX nodes whose value is compared."""
-        compared = {row.fx_node for row in self.rows if row.status != "unaligned"}
-        return [site for site in self.clean.sites() if any(self.named(name) & compared for name in site.fx_nodes)]
+        compared = {row.call for row in self.rows if row.status != "unaligned"}
+        return [s for s in self.clean.sites() if compared & {self.call_of.get(name, name) for name in s.fx_nodes}]
 
-    def named(self, fx_node: str) -> set[str]:
-        """The FX nodes that may be named for a fault in one: it, and what picks one of several results of it."""
-        node = next(node for node in self.run.graph_module.graph.nodes if node.name == fx_node)
-        picks = {user.name for user in node.users if "getitem" in str(user.target)}
-        return {fx_node, *picks}
+    def calls(self, fault: Fault) -> set[str]:
+        """The calls that may be named for a fault: ``getitem`` stands for the call whose result it picks."""
+        return {self.call_of.get(fx_node, fx_node) for fx_node in fault.fx_nodes}
 
     def trials(self, kind: str, most: int) -> Iterator[dict[str, Any]]:
         """Trials of a kind until so many counted, 0 for all, spread over what can go wrong."""
@@ -64,17 +63,16 @@ class Bench:
         rows = self._verdict([fault])
         if rows is None:
             return {**known, "discarded": True}
-        astray = [row for row in rows if row.status == "diverges"]
-        _, first = judge(rows, [])
-        named = set().union(*map(self.named, fault.fx_nodes))
+        causes = [cause.fx_node for cause in judge(rows, [])[1]]
+        named = self.calls(fault)
         result = {
             **known,
             "moved": moved,
-            "first": bool(first and first.fx_node in named),
-            "alone": bool(astray) and all(row.fx_node in named for row in astray),
+            "first": bool(causes) and causes[0] in named,
+            "alone": bool(causes) and named.issuperset(causes),
         }
         if not result["first"] or not result["alone"]:
-            result["rows"] = [told(row) for row in rows if row.fx_node in named or row.status == "diverges"]
+            result["rows"] = [told(row) for row in rows if row.call in named or row.status == "diverges"]
         return result
 
     def triples(self, kinds: Sequence[str], count: int) -> Iterator[dict[str, Any]]:
@@ -86,10 +84,9 @@ class Bench:
             rows = self._verdict(chosen) if len(chosen) == 3 else None
             if rows is None:
                 continue
-            astray = {row.fx_node for row in rows if row.status == "diverges"}
-            named = [set().union(*map(self.named, fault.fx_nodes)) for fault in chosen]
-            missed = [fault for fault, names in zip(chosen, named, strict=True) if not names & astray]
-            extra = astray - set().union(*named)
+            causes = {cause.fx_node for cause in judge(rows, [])[1]}
+            missed = [fault for fault in chosen if not self.calls(fault) & causes]
+            extra = causes.difference(*map(self.calls, chosen))
             yield {
                 "kind": "three at once",
                 "what": [f"{fault.what} in {' '.join(fault.fx_nodes)}" for fault in chosen],
@@ -138,9 +135,12 @@ def told(row: Row) -> dict[str, Any]:
         "shape": list(row.shape),
         "status": row.status,
         "floor": row.noise_floor,
+        "reason": row.reason,
         "local": row.local.max_abs if row.local else None,
         "finding": row.local.finding if row.local else None,
         "scale": row.local.scale if row.local else None,
         "torch_vs_float64": row.torch_vs_float64,
         "onnx_vs_float64": row.onnx_vs_float64,
+        "local_torch_vs_float64": row.local_torch_vs_float64,
+        "local_onnx_vs_float64": row.local_onnx_vs_float64,
     }

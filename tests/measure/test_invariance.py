@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 import torch
-from fault_kinds import KINDS, faults_of
+from fault_kinds import faults_of
 from fault_subjects import Subject, graph_runs
 from fault_trials import CLEAR, Bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted import plant
+from rewrites import REWRITES, Rewrite
 
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.trace import GraphRun
-from rewrites import REWRITES, Rewrite
 
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=200)
