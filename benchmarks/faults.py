@@ -50,9 +50,12 @@ def measure(task: Task) -> Result:
 def fault_tasks(options: argparse.Namespace) -> Iterator[Task]:
     """Every kind of fault in every subject, forward and backward and for inference, and three at once."""
     directions = ("backward", "inference")
-    for name, precision, direction in itertools.product(options.parts, options.precisions, directions):
+    chosen = itertools.product(options.parts, ATTENTIONS, options.precisions, directions)
+    for name, attention, precision, direction in chosen:
         for size in options.fault_sizes:
-            subject = json.dumps(astuple(_subject(name, "native", "eager", precision, direction, size, "narrow")))
+            if name in FAMILIES and (attention, size) != (ATTENTIONS[0], options.fault_sizes[0]):
+                continue
+            subject = json.dumps(astuple(_subject(name, SOURCES[0], attention, precision, direction, size, "narrow")))
             for kind in options.kinds:
                 yield "faults", subject, kind, str(options.per_kind)
             yield "triples", subject, str(options.triples)
@@ -61,8 +64,8 @@ def fault_tasks(options: argparse.Namespace) -> Iterator[Task]:
 def clean_tasks(options: argparse.Namespace) -> Iterator[Task]:
     """Every part, source, attention, precision, direction and size; large sizes with fewer seeds."""
     directions = ("backward", "inference")
-    chosen = itertools.product(options.parts, SOURCES, ATTENTIONS, options.precisions, directions, options.sizes)
-    for name, source, attention, precision, direction, size in chosen:
+    chosen = itertools.product(options.sizes, options.parts, SOURCES, ATTENTIONS, options.precisions, directions)
+    for size, name, source, attention, precision, direction in chosen:
         if name in FAMILIES and (source, attention, size) != (SOURCES[0], ATTENTIONS[0], options.sizes[0]):
             continue
         for width in options.widths:

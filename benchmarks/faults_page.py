@@ -12,6 +12,8 @@ from coverage_workers import Result, Task
 from fault_subjects import Subject
 from fault_trials import CLEAR
 
+from dort_compare.models import PARTS
+
 SINGLE, TRIPLE = 0.99, 0.95
 Results = Mapping[Task, Result]
 Trial = Mapping[str, Any]
@@ -151,7 +153,9 @@ def _lost(results: Results) -> list[str]:
 
 def _graph(task: Task) -> str:
     subject = _subject(task)
-    return f"{subject.model} {subject.precision} {subject.batch} x {subject.seq}"
+    if subject.model not in PARTS:
+        return f"{subject.model} {subject.precision}"
+    return f"{subject.model} {subject.attention} {subject.precision} {subject.batch} x {subject.seq}"
 
 
 def _subject(task: Task) -> Subject:
