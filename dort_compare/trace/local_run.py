@@ -53,6 +53,4 @@ class LocalRun:
             if len(targets) == 1:
                 return [{targets[0]: problem}] * repeats
             alone = [self._values([target], repeats) for target in targets]
-            return [
-                {name: value for found in runs for name, value in found.items()} for runs in zip(*alone, strict=True)
-            ]
+            return [dict(ChainMap(*runs)) for runs in zip(*alone, strict=True)]
