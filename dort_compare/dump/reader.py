@@ -106,14 +106,7 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
 
     Raises DumpError where the folder holds no manifest, one of another version, or names that leave the folder.
     """
-    damaged = DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text()) if path.is_file() and not path.is_symlink() else None
-    except (OSError, ValueError, RecursionError):
-        raise damaged from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("graphs"), dict):
-        raise damaged
+    manifest = manifest_in(folder)
     if manifest.get("schema") != SCHEMA:
         version = str(manifest.get("schema"))[:20]
         raise DumpError(f"{folder} is a dump of version {version}; this program reads {SCHEMA}: write it again")
@@ -123,7 +116,23 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
     try:
         return [_graph(folder, name, entry) for name, entry in manifest["graphs"].items()]
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise damaged from None
+        raise _damaged(folder) from None
+
+
+def manifest_in(folder: Path) -> dict[str, Any]:
+    """The manifest of a dump of any version; its "graphs" are a dictionary. Raises DumpError where there is none."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text()) if path.is_file() and not path.is_symlink() else None
+    except (OSError, ValueError, RecursionError):
+        raise _damaged(folder) from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("graphs"), dict):
+        raise _damaged(folder)
+    return manifest
+
+
+def _damaged(folder: Path) -> DumpError:
+    return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
 
 
 def _graph(folder: Path, name: str, entry: dict[str, Any]) -> DumpedGraph:

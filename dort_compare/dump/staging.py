@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dort_compare.dump.reader import graphs_in
+from dort_compare.dump.reader import manifest_in
 from dort_compare.dump.writer import ENDINGS, MANIFEST
 from dort_compare.errors import DumpError
 
@@ -35,12 +35,12 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_replaced(folder: Path) -> bool:
-    """Whether the folder is empty, or holds a dump and nothing beside it."""
+    """Whether the folder is empty, or holds a dump, of any version, and nothing beside it."""
     if not folder.is_dir():
         return False
     files = {path.name for path in folder.iterdir()}
     try:
-        dumped = {f"{graph.name}.{ending}" for graph in graphs_in(folder) for ending in ENDINGS} if files else set()
+        dumped = {f"{name}.{ending}" for name in manifest_in(folder)["graphs"] for ending in ENDINGS} if files else set()
     except DumpError:
         return False
     return files <= {MANIFEST, *dumped}
