@@ -10,6 +10,7 @@ import click
 from dort_compare.cli.check import check
 from dort_compare.cli.llama import llama
 from dort_compare.errors import DortError
+from dort_compare.report.terminal import printable
 
 DIVERGES, WRONG_CALL = 1, 2
 
@@ -45,5 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _give_up(reason: str) -> None:
-    click.echo(f"dort-compare: {' '.join(reason.split())}", err=True)
+    click.echo(printable(f"dort-compare: {' '.join(reason.split())}"), err=True)
     sys.exit(WRONG_CALL)

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.errors import DumpError
 
@@ -22,7 +23,8 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
 
     Strides are left out where elements overlap (but for expanded dimensions) or lie very far apart.
     """
-    dense = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, constants are real
+        dense = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     strides = {
         name: list(tensor.stride())
         for name, tensor in tensors.items()
