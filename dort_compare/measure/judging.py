@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import fx
 
@@ -11,7 +13,7 @@ from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.local import LocalError, local_error
 from dort_compare.measure.metrics import Number, deviation, distance
 from dort_compare.measure.rows import Row, Status, is_noise
-from dort_compare.provenance import Phase, Provenance
+from dort_compare.provenance import Phase, Provenance, target_name
 from dort_compare.trace import Replay
 from dort_compare.trace.executions import Executed
 
@@ -57,6 +59,7 @@ class Judge:
             onnx_nodes=onnx.nodes,
             op_types=onnx.op_types,
             computed_in=onnx.computed_in,
+            is_unstable=local is not None and reason is not None,
             inherited=inherited,
             local=local.distance if local else None,
             noise_floor=local.noise_floor if local else floor,
@@ -82,7 +85,8 @@ class Judge:
             phase=self.phase,
             graph=self.graph,
             fx_node=node.name,
-            target=origin.aten_target,
+            call=_call_of(node).name,
+            target=target_name(_call_of(node)),
             module=origin.module,
             source=origin.source,
             dtype=str(expected.dtype).removeprefix("torch."),
@@ -111,6 +115,13 @@ def _local(executed: Executed) -> tuple[LocalError | None, str | None]:
 
 def _from_float64(exact: torch.Tensor, value: torch.Tensor) -> Number | None:
     return deviation(exact, value) if exact.dtype == torch.float64 and value.is_floating_point() else None
+
+
+def _call_of(node: fx.Node) -> fx.Node:
+    """The call that computes the value of ``node``: that of a ``getitem`` is one of several results."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+        return node
+    return _call_of(node.args[0])
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:

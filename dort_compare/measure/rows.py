@@ -18,12 +18,14 @@ class Row:
 
     ``inherited`` is the distance where each side has its own earlier values, ``local`` where ONNX has torch's operands;
     the latter's distances from float64 are measured where the two sides lie more than a few roundings apart. ``reason``
-    says why nothing was held against an unaligned value, or what numbers do not say of a diverging one.
+    says why nothing was held against an unaligned value, or what numbers do not say of a diverging one. ``call`` is the
+    FX node that computes the value: another one than ``fx_node`` where an op has several results.
     """
 
     phase: Phase
     graph: int
     fx_node: str
+    call: str
     target: str
     module: str
     source: str
@@ -35,6 +37,7 @@ class Row:
     onnx_nodes: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
     computed_in: str | None = None
+    is_unstable: bool = False
     inherited: Distance | None = None
     local: Distance | None = None
     noise_floor: float | None = None
@@ -49,6 +52,7 @@ class Row:
             "phase": self.phase,
             "graph": self.graph,
             "fx_node": self.fx_node,
+            "call": self.call,
             "target": self.target,
             "onnx_value": self.onnx_value,
             "onnx_nodes": list(self.onnx_nodes),

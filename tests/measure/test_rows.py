@@ -105,9 +105,8 @@ def assert_only_at(graph: CompiledGraph, name: str) -> None:
         node: "diverges" if node == name else found[node] if node in downstream(graph, name) else "ok" for node in found
     }
     assert {found[node] for node in downstream(graph, name) if node in found and node != name} <= {"inherits", "ok"}
-    verdict, first = judge(rows, [])
+    verdict, (first,) = judge(rows, [])
     assert verdict == "diverge"
-    assert first is not None
     assert (first.fx_node, first.phase) == (name, graph.phase)
     assert first.source.split(":")[0].endswith("test_rows.py")
 
@@ -243,9 +242,8 @@ def test_another_dtype_or_shape_is_a_finding_and_never_a_broadcast(
     assert (first.status, second.status) == ("diverges", "inherits")
     assert first.inherited is not None
     assert first.inherited.finding == finding
-    verdict, divergence = judge([first, second], [])
+    verdict, (divergence,) = judge([first, second], [])
     assert verdict == "diverge"
-    assert divergence is not None
     assert divergence.reason == finding
 
 
