@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
 from dort_compare.errors import DortError, DumpError, UsageError
 from dort_compare.lowering.targets import find_target
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
@@ -38,19 +39,22 @@ def check(
     graphs = recorded_graphs(Path(dump), graph)
     if model is not None and len(graphs) > 1:
         raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
-    rows: list[Row] = []
-    for each in graphs:
-        run = dumped_run(each, provider, providers, Path(model) if model is not None else None)
-        with told(f"graph {each.name} of {each.folder}"):
-            rows.extend(graph_rows(run))
+    other = Path(model) if model is not None else None
+    runs = [dumped_run(each, provider, providers, other) for each in graphs]
+    rows = tuple(row for run, each in zip(runs, graphs, strict=True) for row in _rows(run, each))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
-    return Report(*judge(rows, ()), tuple(rows), (), graphs=identities)
+    return Report(*judge(rows, (), Dataflow(runs)), rows, (), graphs=identities)
+
+
+def _rows(run: GraphRun, graph: DumpedGraph) -> list[Row]:
+    with told(f"graph {graph.name} of {graph.folder}"):
+        return list(graph_rows(run))
 
 
 def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGraph]:
     """The graphs that have recorded inputs, in the order of their runs; only the one that ``which`` names, if given.
 
-    Raises DumpError where there is none, UsageError where ``which`` names none or several.
+    Raises DumpError where there is none, UsageError where ``which`` names none.
     """
     graphs = graphs_in(dump)
     named = [each for each in graphs if which is None or str(which) in (each.name, str(each.number))]
@@ -60,8 +64,6 @@ def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGr
     if not recorded:
         what = _names(named) or "any graph"
         raise DumpError(f"{dump} holds no inputs of {what}: it did not run when the dump was made, run it then")
-    if which is not None and len(recorded) > 1:
-        raise UsageError(f"{dump} has several graphs {which}; name one of {_names(recorded)}")
     return recorded
 
 
@@ -79,14 +81,25 @@ def dumped_run(
         chosen = own if model is None else adopted(own, read_model(model, beside=True))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
     _refuse_other_inputs(runnable, inputs.keys(), model or graph.file("onnx"))
-    return GraphRun(graph.phase, graph.number, graph_module, runnable, inputs, providers)
+    return GraphRun(
+        graph.phase,
+        graph.number,
+        graph_module,
+        runnable,
+        inputs,
+        providers,
+        graph.compile_id,
+        graph.input_names,
+    )
 
 
-def _refuse_other_inputs(model: onnx.ModelProto, given: Sequence[str], path: Path) -> None:
+def _refuse_other_inputs(model: onnx.ModelProto, given: Collection[str], path: Path) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
     missing = [value.name for value in model.graph.input if value.name not in {*given, *constants}]
     if missing:
-        raise DumpError(f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names")
+        raise DumpError(
+            f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
+        )
 
 
 def _names(graphs: Sequence[DumpedGraph]) -> str:

@@ -28,27 +28,38 @@ def encoded(value: Any) -> Json:
 
     Raises UnsupportedGraphError for what has no such form.
     """
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, torch.types.py_sym_types):
+        value = value.node.hint
+        if value is None:
+            raise UnsupportedGraphError(
+                "an argument is a number that only the data decide on, which a dump cannot hold"
+            )
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, fx.Node):
-        return {"node": value.name}
-    if isinstance(value, tuple):
-        return {"tuple": [encoded(each) for each in value]}
     if isinstance(value, list):
         return [encoded(each) for each in value]
-    if isinstance(value, slice):
-        return {"slice": [encoded(each) for each in (value.start, value.stop, value.step)]}
-    if isinstance(value, torch.device):
-        return {"device": str(value)}
-    for kind, torch_type in _NAMED.items():
-        if isinstance(value, torch_type):
-            return {kind: str(value).removeprefix("torch.")}
-    hint = value.node.hint if isinstance(value, torch.types.py_sym_types) else None
-    if hint is None:
-        raise UnsupportedGraphError(f"an argument is a {type(value).__name__}, which a dump cannot hold")
-    return encoded(hint)
+    return _object(value)
+
+
+def _object(value: Any) -> dict[str, Json]:
+    for kind, (python_type, content) in _OBJECTS.items():
+        if isinstance(value, python_type):
+            return {kind: content(value)}
+    raise UnsupportedGraphError(f"an argument is a {type(value).__name__}, which a dump cannot hold")
+
+
+def _torch_name(value: object) -> str:
+    return str(value).removeprefix("torch.")
+
+
+_OBJECTS: dict[str, tuple[type, Callable[[Any], Json]]] = {
+    "float": (float, str),
+    "node": (fx.Node, lambda node: node.name),
+    "tuple": (tuple, lambda value: encoded(list(value))),
+    "slice": (slice, lambda value: encoded([value.start, value.stop, value.step])),
+    "device": (torch.device, str),
+    **{kind: (torch_type, _torch_name) for kind, torch_type in _NAMED.items()},
+}
 
 
 def decoded(data: Json, nodes: Mapping[str, fx.Node], place: Place, depth: int = 0) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args
 
 import onnx
@@ -26,23 +28,20 @@ Device = Literal["cpu", "cuda"]
 class DumpedGraph:
     """One graph of a dump: its name ``<prefix>_<n>``, its phase, torch's id of its compilation, its files.
 
-    ``run`` counts the graphs in the order in which they first ran, None for one that did not. ``unreadable`` says why a
-    graph cannot be run again.
+    ``number`` counts the graphs of the dump, ``run`` those that ran, in the order in which they first did (None for one
+    that did not). ``unreadable`` says why a graph cannot be run again. ``input_names`` holds the caller's names of
+    inputs, such as those of parameters.
     """
 
     folder: Path
     name: str
+    number: int
     phase: Phase
     compile_id: str | None = None
     run: int | None = None
     unreadable: str | None = None
     has_constants: bool = False
-
-    @property
-    def number(self) -> int:
-        """The n of ``<prefix>_<n>``; 0 where the name bears none."""
-        number = self.name.rpartition("_")[2]
-        return int(number) if number.isdecimal() and len(number) < 10 else 0
+    input_names: Mapping[str, str] = field(default_factory=dict)
 
     def fx_text(self) -> str:
         """The text of the FX graph."""
@@ -73,7 +72,7 @@ class DumpedGraph:
             raise DumpError(f"{self.file('fx.json')} is damaged: {' '.join(str(e).split())}") from None
 
     def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:
-        """What went into the first run, by name, in the order of the placeholders of ``graph_module`` and where those are.
+        """What went into the first run, by name, in the order and on the devices of the placeholders of ``graph_module``.
 
         Raises DumpError where nothing was recorded, or something else than what the graph takes.
         """
@@ -114,7 +113,7 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
         if name != Path(name).name or not name.isprintable() or "\\" in name:
             raise DumpError(f"{folder} names a graph {name!r} that is not a plain file name; it is not read")
     try:
-        return [_graph(folder, name, entry) for name, entry in manifest["graphs"].items()]
+        return [_graph(folder, name, i, entry) for i, (name, entry) in enumerate(manifest["graphs"].items())]
     except (KeyError, TypeError, AttributeError, ValueError):
         raise _damaged(folder) from None
 
@@ -135,14 +134,21 @@ def _damaged(folder: Path) -> DumpError:
     return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
 
 
-def _graph(folder: Path, name: str, entry: dict[str, Any]) -> DumpedGraph:
+def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> DumpedGraph:
+    """Raises KeyError, TypeError, AttributeError or ValueError for an entry that the writer would not have made."""
+    names = dict(entry.get("input_names", {}))
+    texts = {key: entry[key] for key in ("compile_id", "unreadable") if entry.get(key) is not None}
+    run = entry.get("run")
+    if not all(isinstance(text, str) for text in (*texts.values(), *names.values())) or type(run) not in (
+        int,
+        NoneType,
+    ):
+        raise TypeError(name)
     if entry["phase"] not in get_args(Phase):
         raise ValueError(entry["phase"])
-    texts = {key: entry.get(key) for key in ("compile_id", "unreadable")}
-    run = entry.get("run")
-    if not all(text is None or isinstance(text, str) for text in texts.values()) or not isinstance(run, int | None):
-        raise TypeError(name)
-    return DumpedGraph(folder, name, entry["phase"], **texts, run=run, has_constants="constants" in entry)
+    return DumpedGraph(
+        folder, name, number, entry["phase"], run=run, has_constants="constants" in entry, input_names=names, **texts
+    )
 
 
 def _as_taken(path: Path, name: str, tensor: torch.Tensor, traced: object) -> torch.Tensor | float:

@@ -40,7 +40,9 @@ def _may_be_replaced(folder: Path) -> bool:
         return False
     files = {path.name for path in folder.iterdir()}
     try:
-        dumped = {f"{name}.{ending}" for name in manifest_in(folder)["graphs"] for ending in ENDINGS} if files else set()
+        dumped = (
+            {f"{name}.{ending}" for name in manifest_in(folder)["graphs"] for ending in ENDINGS} if files else set()
+        )
     except DumpError:
         return False
     return files <= {MANIFEST, *dumped}

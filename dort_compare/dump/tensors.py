@@ -38,7 +38,8 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         with safe_open(path, "pt") as file:
             strides = json.loads((file.metadata() or {}).get(_STRIDES, "{}"))
-            return {name: _checked(file.get_tensor(name), strides.get(name)) for name in file.keys()}
+            names: list[str] = list(file.keys())
+            return {name: _checked(file.get_tensor(name), strides.get(name)) for name in names}
     except (OSError, SafetensorError, RecursionError, RuntimeError, ValueError, TypeError, AttributeError) as problem:
         raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
 

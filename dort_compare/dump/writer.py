@@ -94,6 +94,11 @@ class DumpWriter:
             runs = sum("run" in entry for entry in manifest["graphs"].values())
             manifest["graphs"][name] |= {"inputs": file, "run": runs}
 
+    def add_input_names(self, name: str, names: Mapping[str, str]) -> None:
+        """Writes the caller's names of inputs of a graph, such as those of parameters."""
+        with self._changed() as (manifest, _):
+            manifest["graphs"][name]["input_names"] = dict(names)
+
     @contextmanager
     def _changed(self) -> Iterator[tuple[dict[str, Any], NewFiles]]:
         """The manifest, which is written when the block ends, and a way to add files, which go if it fails.

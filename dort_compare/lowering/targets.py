@@ -16,9 +16,9 @@ _ATEN = re.compile(r"(aten|prims)\.([a-z_][a-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)"
 def find_target(name: str) -> Target | None:
     """The overload or builtin of that name ("aten.add.Tensor", "operator.mul"), or None where it may not be called.
 
-    What may be: every target that has a lowering, and those that torch counts among its core operators and that write to
-    none of their arguments. All of them compute numbers from numbers; none opens a file or runs code, as
-    ``aten.from_file`` and custom operators could.
+    What may be: every target that has a lowering, and what torch counts among its core operators and writes to none of
+    its arguments. All of them compute numbers from numbers; none opens a file or runs code, as ``aten.from_file`` and
+    custom operators could.
     """
     return _by_name().get(name) or _core(name)
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
@@ -71,7 +70,7 @@ CASES: dict[str, Any] = {
 }
 
 
-LONG = ("attention", "model by torch's exporter")
+LONG = ("attention", "model", "model by torch's exporter")
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES])
@@ -138,7 +137,7 @@ def test_every_case_shows_what_it_is_for(tmp_path: Path) -> None:
     """The cases hold constants, dynamic sizes, sizes that data decide on, and source lines in modules."""
     kinds = set()
     for name in ("dynamic", "constants", "data-dependent", "decoder"):
-        module, args, options = CASES[name]()
+        module, args, _ = CASES[name]()
         backend = DebugBackend(fallback=False)
         torch._dynamo.reset()
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
@@ -171,6 +170,7 @@ def equal(first: Any, second: Any) -> bool:
 
 
 @given(ARGUMENTS)
+@settings(max_examples=60)
 def test_arguments_come_back(argument: Any) -> None:
     text = json.dumps(encoded(argument), allow_nan=False)
     assert equal(decoded(json.loads(text), {}, here), argument)
