@@ -66,6 +66,8 @@ def decoded(data: Json, nodes: Mapping[str, fx.Node], place: Place, depth: int =
     """What ``encoded`` made JSON of; nodes are found by name. Raises ValueError for anything else."""
     if depth > _DEEPEST:
         raise ValueError("an argument is nested too deep")
+    if isinstance(data, int) and abs(data) >= 2**64:
+        raise ValueError("an integer has more than 64 bits")
     if data is None or isinstance(data, (bool, int, float, str)):
         return data
     if isinstance(data, list):

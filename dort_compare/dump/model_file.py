@@ -42,6 +42,8 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
     """
     try:
         model = onnx.load(path, load_external_data=False)
+        if not model.opset_import:
+            raise ValueError("it is no ONNX model")
         for tensor in _tensors(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)

@@ -69,10 +69,11 @@ class DumpedGraph:
         try:
             return read_graph(text, constants, find_target, place)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as e:
-            raise DumpError(f"{self.file('fx.json')} is damaged: {' '.join(str(e).split())}") from None
+            text = f"it lacks {e}" if isinstance(e, KeyError) else " ".join(str(e).split())
+            raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from None
 
     def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:
-        """What went into the first run, by name, in the order and on the devices of the placeholders of ``graph_module``.
+        """What went into the first run, by name, in the order and on the devices of the placeholders of a graph.
 
         Raises DumpError where nothing was recorded, or something else than what the graph takes.
         """

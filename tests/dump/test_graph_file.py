@@ -101,10 +101,29 @@ def same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and first == second
 
 
-def test_values_and_provenance_come_back(dumped: tuple[list[CompiledGraph], Path]) -> None:
+def kinds(node: fx.Node) -> set[str]:
+    """What a case may be there to show."""
+    origin = Provenance.of(node, "forward")
+    found = {
+        node.op,
+        "provenance" if origin.source and origin.module else "",
+        "unbacked" if unbacked_symbols(node) else "",
+    }
+    return found | {"number"} if isinstance(node.meta.get("val"), int) else found
+
+
+SHOWS = {
+    "decoder": {"provenance"},
+    "constants": {"get_attr"},
+    "dynamic": {"number"},
+    "data-dependent": {"unbacked"},
+}
+
+
+def test_values_and_provenance_come_back(dumped: tuple[list[CompiledGraph], Path], request: Any) -> None:
     graphs, folder = dumped
     assert graphs
-    compared = 0
+    compared, seen = 0, set[str]()
     for graph, entry in zip(graphs, graphs_in(folder), strict=True):
         read = entry.graph_module(find_target, "cpu")
         inputs = entry.inputs(read)
@@ -124,6 +143,7 @@ def test_values_and_provenance_come_back(dumped: tuple[list[CompiledGraph], Path
             assert Provenance.of(ours, "forward") == Provenance.of(theirs, "forward")
             assert ours.meta.get("seq_nr") == theirs.meta.get("seq_nr")
             assert unbacked_symbols(ours) == unbacked_symbols(theirs)
+            seen |= kinds(theirs)
         assert [i.name for i in Signature.of(read).inputs] == [i.name for i in graph.signature.inputs]
         for ours, theirs in zip(graph.signature.outputs, Signature.of(read).outputs, strict=True):
             assert (ours.name, ours.constant, ours.dtype, ours.device) == (
@@ -131,27 +151,7 @@ def test_values_and_provenance_come_back(dumped: tuple[list[CompiledGraph], Path
             )  # fmt: skip
         assert graph.signature.checks == Signature.of(read).checks
     assert compared
-
-
-def test_every_case_shows_what_it_is_for(tmp_path: Path) -> None:
-    """The cases hold constants, dynamic sizes, sizes that data decide on, and source lines in modules."""
-    kinds = set()
-    for name in ("dynamic", "constants", "data-dependent", "decoder"):
-        module, args, _ = CASES[name]()
-        backend = DebugBackend(fallback=False)
-        torch._dynamo.reset()
-        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
-            torch.compile(module, backend=backend, dynamic=name == "dynamic")(*args)
-        for node in (node for graph in backend.graphs for node in graph.graph_module.graph.nodes):
-            kinds.add(node.op)
-            if unbacked_symbols(node):
-                kinds.add("unbacked")
-            if isinstance(node.meta.get("val"), torch.SymInt):
-                kinds.add("symbolic")
-            origin = Provenance.of(node, "forward")
-            if origin.source and origin.module:
-                kinds.add("provenance")
-    assert kinds >= {"get_attr", "unbacked", "symbolic", "provenance"}
+    assert seen >= SHOWS.get(request.node.callspec.params["dumped"], set())
 
 
 # Arguments.
