@@ -1,4 +1,4 @@
-"""``check(...)``: the verdict on a dump alone, without the code of the model that it was made of."""
+"""``check(...)`` and ``repro(...)``: what a dump alone tells, without the code of the model that it was made of."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
+from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.trace import GraphRun
@@ -35,7 +36,7 @@ def check(
 
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
-    providers = SessionSettings(providers=("cpu",) if provider == "cpu" else (provider, "cpu")).resolved_providers()
+    providers = _providers(provider)
     graphs = recorded_graphs(Path(dump), graph)
     if model is not None and len(graphs) > 1:
         raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
@@ -44,6 +45,35 @@ def check(
     rows = tuple(row for run, each in zip(runs, graphs, strict=True) for row in _rows(run, each))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
     return Report(*judge(rows, (), Dataflow(runs)), rows, (), graphs=identities)
+
+
+def repro(
+    dump: str | Path, node: str, folder: str | Path, graph: str | int | None = None, *, provider: Device = "cpu"
+) -> None:
+    """Writes a folder that shows what ONNX Runtime makes of one FX node of a dump, and what torch does.
+
+    It holds the ONNX nodes of that one FX node, torch's values of its operands and results, and a script that needs
+    only onnxruntime and numpy. ``graph`` has to be given where several graphs have a node of that name.
+
+    Raises DumpError for a dump that cannot be read, or a folder that is not empty; UsageError for a wrong call.
+    """
+    providers = _providers(provider)
+    runs = [dumped_run(each, provider, providers) for each in recorded_graphs(Path(dump), graph)]
+    having = [
+        run for run in runs if any(n.name == node and n.op == "call_function" for n in run.graph_module.graph.nodes)
+    ]
+    if len(having) > 1:
+        numbers = ", ".join(str(run.index) for run in having)
+        raise UsageError(f"graphs {numbers} have a node {node}; choose one with --graph")
+    run = (having or runs)[0]
+    with told(f"node {node} of graph {run.index} of {dump}"):
+        case = case_of(run, node)
+    write_case(case, Path(folder))
+
+
+def _providers(provider: Device) -> list[Provider]:
+    names = ("cpu",) if provider == "cpu" else (provider, "cpu")
+    return SessionSettings(providers=names).resolved_providers()
 
 
 def _rows(run: GraphRun, graph: DumpedGraph) -> list[Row]:

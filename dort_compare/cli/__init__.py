@@ -9,6 +9,7 @@ import click
 
 from dort_compare.cli.check import check
 from dort_compare.cli.llama import llama
+from dort_compare.cli.repro import repro
 from dort_compare.errors import DortError
 from dort_compare.report.terminal import printable
 
@@ -23,6 +24,7 @@ def commands() -> None:
 
 commands.add_command(check)
 commands.add_command(llama)
+commands.add_command(repro)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
