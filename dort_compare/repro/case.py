@@ -76,7 +76,7 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
             if len(steps) == len(results):
                 break
     try:
-        made: Mapping[str, torch.Tensor] | str = parts.run(nodes, list(results), operands)
+        made: Mapping[str, torch.Tensor] | str = parts.run(nodes, list(results), operands)[0]
     except ExecutionError as problem:
         made = str(problem)
     found = [_result(name, steps[node], made) for name, node in results.items()]
