@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -24,15 +25,26 @@ from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.trace import GraphRun
+from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.graph_run import Engine
 
 
 def check(
-    dump: str | Path, graph: str | int | None = None, *, model: str | Path | None = None, provider: Device = "cpu"
+    dump: str | Path,
+    graph: str | int | None = None,
+    *,
+    model: str | Path | None = None,
+    engine: Engine = "ort",
+    provider: Device = "cpu",
+    memory: int = MEMORY,
+    repeats: int = 1,
 ) -> Report:
     """Compares the graphs of a dump with eager torch, on the inputs of the run that the dump was made of.
 
     ``graph`` names one graph by its number or name; without it, all that have run are compared, in the order in which
-    they did. ``model`` is an ONNX file in the place of that graph's model. ``provider`` is "cpu" or "cuda".
+    they did. ``model`` is an ONNX file in the place of that graph's model. ``engine`` is what runs the models: "ort",
+    or "reference" for the ONNX reference evaluator. ``provider`` is "cpu" or "cuda", ``memory`` (in MiB) and
+    ``repeats`` are those of ``compare``.
 
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
@@ -41,10 +53,13 @@ def check(
     if model is not None and len(graphs) > 1:
         raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
     other = Path(model) if model is not None else None
-    runs = [dumped_run(each, provider, providers, other) for each in graphs]
-    rows = tuple(row for run, each in zip(runs, graphs, strict=True) for row in _rows(run, each))
+    runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
+    rows: list[Row] = []
+    for run, each in zip(runs, graphs, strict=True):
+        with told(f"graph {each.name} of {each.folder}"):
+            rows.extend(graph_rows(run, memory, repeats))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
-    return Report(*judge(rows, (), Dataflow(runs)), rows, (), graphs=identities)
+    return Report(*judge(rows, (), Dataflow(runs)), tuple(rows), (), graphs=identities)
 
 
 def repro(
@@ -74,11 +89,6 @@ def repro(
 def _providers(provider: Device) -> list[Provider]:
     names = ("cpu",) if provider == "cpu" else (provider, "cpu")
     return SessionSettings(providers=names).resolved_providers()
-
-
-def _rows(run: GraphRun, graph: DumpedGraph) -> list[Row]:
-    with told(f"graph {graph.name} of {graph.folder}"):
-        return list(graph_rows(run))
 
 
 def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGraph]:

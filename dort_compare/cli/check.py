@@ -9,7 +9,9 @@ import click
 
 from dort_compare.offline import check as check_dump
 from dort_compare.report.report import check_writable
+from dort_compare.trace.executions import MEMORY
 
+_COUNT = click.IntRange(min=1)
 _FILE = click.Path(path_type=Path)
 
 
@@ -17,7 +19,20 @@ _FILE = click.Path(path_type=Path)
 @click.argument("dump", type=_FILE)
 @click.option("--graph", default=None, help="Only this graph of the dump: its number, or its name.")
 @click.option("--model", type=_FILE, default=None, help="An ONNX file in the place of the graph's model.")
-@click.option("--provider", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="What runs it.")
+@click.option(
+    "--engine", type=click.Choice(("ort", "reference")), default="ort", show_default=True, help="What runs the models."
+)
+@click.option("--provider", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="Where.")
+@click.option(
+    "--memory",
+    default=MEMORY,
+    type=_COUNT,
+    show_default=True,
+    help="MiB of torch's values that are compared at a time.",
+)
+@click.option(
+    "--repeat", "repeats", default=1, type=_COUNT, show_default=True, help="How often each value is computed."
+)
 @click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
 def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
