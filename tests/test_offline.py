@@ -276,13 +276,18 @@ def test_a_model_stands_for_one_graph(dump: Path, tmp_path: Path) -> None:
 # What did not run.
 
 
-def test_a_graph_that_did_not_run_has_nothing_to_compare(tmp_path: Path) -> None:
+def test_a_graph_that_did_not_run_has_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "dump"
     backend = DebugBackend(dump=folder)
     model = mlp()
     torch.compile(model, backend=backend, dynamic=True)(torch.randn(5, 3))
     assert len(backend.graphs) == 2, "the backward graph is compiled before it runs"
     assert {row.phase for row in check(folder).rows} == {"forward"}
+    status, out, _ = run(capsys, folder)
+    assert (status, out.splitlines()[-1]) == (
+        0,
+        "not compared, for they did not run when the dump was made: model_1",
+    )
     with pytest.raises(DumpError, match="holds no inputs of model_1: it did not run when the dump was made"):
         check(folder, 1)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dort_compare.dump import graphs_in
 from dort_compare.offline import check as check_dump
 from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
@@ -40,6 +41,8 @@ def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
         check_writable(json_file)
     report = check_dump(dump, **given)
     click.echo(str(report))
+    if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):
+        click.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
     if json_file is not None:
         report.to_json(json_file)
     return report.verdict == "agree"
