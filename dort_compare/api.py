@@ -113,6 +113,8 @@ def compare_with(
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, parameters) for graph in graphs]
+    for run in runs:
+        backend.name_inputs(run.index, run.input_names)
     rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats))
     verdict, causes = judge(rows, outcome, Dataflow(runs))
     report = Report(verdict, causes, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))

@@ -29,7 +29,9 @@ def verdict_line(report: Report) -> str:
         values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
         if report.fallbacks:
             values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
-        return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
+        if report.outputs:
+            values += f" and {len(report.outputs)} outputs and gradients"
+        return f"agree: {values}, none beyond its noise floor"
     others = f" (and {len(report.causes) - 1} more)" if len(report.causes) > 1 else ""
     return f"diverge{others}: {cause_text(first)}"
 
@@ -38,7 +40,7 @@ def cause_text(cause: Divergence) -> str:
     """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
     place = " at ".join(part for part in (cause.module and f"in module {cause.module}", cause.source) if part)
     what = f"{cause.phase} {cause.fx_node}" + (f" ({cause.target})" if cause.target else "")
-    return f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}"
+    return printable(f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}")
 
 
 def _reach_text(reach: Reach | None) -> str:
@@ -51,7 +53,8 @@ def _reach_text(reach: Reach | None) -> str:
 def report_text(report: Report) -> str:
     """The verdict, the outputs and gradients, and the values that are not ok."""
     lines = [verdict_line(report), *(f"also: {cause_text(cause)}" for cause in report.causes[1:])]
-    lines += ["", outcome_table(report.outputs)]
+    if report.outputs:
+        lines += ["", outcome_table(report.outputs)]
     statuses = Counter(row.status for row in report.rows)
     lines.append("values: " + ", ".join(f"{n} {status}" for status, n in statuses.items()))
     computed = sum(row.computed_in is not None for row in report.rows)
@@ -92,16 +95,26 @@ def tensors_table(kind: str, tensors: Mapping[str, torch.Tensor]) -> str:
 
 def new_table(*columns: str) -> Table:
     """A table without borders whose cells are never cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = _Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, no_wrap=True, overflow="ignore")
     return table
 
 
+class _Table(Table):
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(printable(cell) for cell in cells), **options)
+
+
+def printable(text: str) -> str:
+    """``text`` in one line, control characters and the like as escapes: names may come from somebody else's file."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def rendered(renderable: Any) -> str:
     """What rich would print, as plain text as wide as it needs."""
     out = io.StringIO()
-    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False)
+    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False, markup=False, emoji=False)
     console.print(renderable)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
