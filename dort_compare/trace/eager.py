@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -60,3 +60,32 @@ def interpreted(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> Iterator[
             del interpreter.env[read]
         if not node.users:
             del interpreter.env[node]
+
+
+See = Callable[[fx.Node, torch.Tensor], None]
+
+
+class Watched(Interpreter):
+    """Shows every tensor, those that go in included, to ``see``."""
+
+    def __init__(self, graph_module: fx.GraphModule, see: See) -> None:
+        super().__init__(graph_module)
+        self.see = see
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor):
+            self.see(n, value)
+        return value
+
+
+def run_graph(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    """The outputs of a graph on torch's kernels; ``arguments`` is emptied, and each value freed after its last reader."""
+    return boxed(Watched(graph_module, see), arguments)
+
+
+@torch.no_grad()
+def boxed(interpreter: fx.Interpreter, arguments: list[Any]) -> Any:
+    """Runs the graph of ``interpreter`` as AOTAutograd calls it."""
+    interpreter.extra_traceback = False
+    return interpreter.boxed_run(arguments)

@@ -1,0 +1,154 @@
+"""One row for every result of a module and every gradient of one: plain eager against the traced graphs, before ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import fx
+
+from dort_compare.measure.metrics import Distance, Number
+from dort_compare.measure.module_matches import Match, Matches
+from dort_compare.measure.rows import json_number
+from dort_compare.provenance import source_line, target_name
+from dort_compare.trace.module_calls import Kind, Place
+from dort_compare.trace.sightings import GraphCall
+from dort_compare.trace.traced_calls import is_backward
+
+Status = Literal["ok", "departs", "unaligned"]
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """A result of a call of a module, or the gradient of the loss by it, compared.
+
+    ``fx_node`` is what stands for it in the traced graphs, "" where Python made the call. Of a value that departs
+    ``fx_nodes`` are the nodes between it and the values before it that do not, ``cause`` is the module that these stem
+    from, and ``target`` and ``source`` belong to the first of them. ``distance`` is from eager on torch's kernels;
+    ``reason`` says of an unaligned value why nothing was held against it.
+    """
+
+    module: str
+    call: int
+    leaf: str
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    status: Status
+    reason: str | None = None
+    fx_node: str = ""
+    fx_nodes: tuple[str, ...] = ()
+    cause: str = ""
+    target: str = ""
+    source: str = ""
+    distance: Distance | None = None
+    noise_floor: float | None = None
+    torch_vs_float64: Number | None = None
+    graph_vs_float64: Number | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.__dict__,
+            "shape": list(self.shape),
+            "fx_nodes": list(self.fx_nodes),
+            "distance": self.distance.to_json() if self.distance else None,
+            "noise_floor": json_number(self.noise_floor),
+            "torch_vs_float64": json_number(self.torch_vs_float64),
+            "graph_vs_float64": json_number(self.graph_vs_float64),
+        }
+
+
+def module_rows(matches: Matches, in_eager: Counter[str], in_graphs: Counter[str]) -> tuple[ModuleRow, ...]:
+    """The rows in eager's order, a gradient where it arrives. The counters say how often each module was called."""
+    agreeing = {(match.run, match.node) for match in matches.found.values() if match.ok}
+    rows = []
+    for place in matches.dtypes:
+        match = matches.found.get(place)
+        reason = _miscounted(place.call.module, in_eager, in_graphs) or _why_not(place, match, matches)
+        rows.append(_row(place, match, reason, matches, agreeing))
+    return tuple(rows)
+
+
+def _miscounted(module: str, in_eager: Counter[str], in_graphs: Counter[str]) -> str | None:
+    calls, traced = in_eager[module], in_graphs[module]
+    if not traced:
+        return "no operation of the compiled graphs stems from it"
+    return None if calls == traced else f"called {calls} times in eager and {traced} times in the compiled model"
+
+
+def _why_not(place: Place, match: Match | None, matches: Matches) -> str | None:
+    if match is None:
+        if place in matches.written:
+            return "eager writes it in place afterwards"
+        return "no value of the compiled graphs has its dtype and shape"
+    if not match.ok and len(match.fits) > 1:
+        return f"{len(match.fits)} values of the compiled graphs fit, and none is equal to within noise"
+    return None
+
+
+_Node = tuple[GraphCall | None, fx.Node | None]
+
+
+def _row(place: Place, match: Match | None, reason: str | None, matches: Matches, agreeing: set[_Node]) -> ModuleRow:
+    dtype, shape = str(matches.dtypes[place]).removeprefix("torch."), tuple(matches.shapes[place])
+    given = (place.call.module, place.call.number, place.leaf, place.kind, dtype, shape)
+    if match is None or reason is not None:
+        return ModuleRow(*given, "unaligned", reason)
+    measured = {
+        "fx_node": match.node.name if match.node else "",
+        "distance": match.distance,
+        "noise_floor": match.noise_floor,
+        "torch_vs_float64": match.torch_error,
+        "graph_vs_float64": match.graph_error,
+    }
+    if match.ok:
+        return ModuleRow(*given, "ok", **measured)
+    return ModuleRow(*given, "departs", **measured, **_cause(place, match, agreeing))
+
+
+def _cause(place: Place, match: Match, agreeing: set[_Node]) -> dict[str, Any]:
+    """Where the departure enters, as closely as values that agree around it tell."""
+    if match.node is None or match.run is None:
+        return {"cause": place.call.module}
+    nodes = _between(match.node, {node for run, node in agreeing if run is match.run})
+    if not nodes:
+        return {"cause": place.call.module}
+    paths = [match.run.module_of(node) for node in nodes if not node.meta.get("is_gradient_acc")]
+    return {
+        "fx_nodes": tuple(node.name for node in nodes),
+        "cause": common_path(paths) if paths else place.call.module,
+        "target": target_name(nodes[0]),
+        "source": source_line(nodes[0]),
+    }
+
+
+def _between(node: fx.Node, agreeing: set[fx.Node | None]) -> list[fx.Node]:
+    """The operations from which ``node`` follows without one that agrees between, in order; of one phase only."""
+    backward = is_backward(node)
+    found: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each in found or each in agreeing or each.op != "call_function" or is_backward(each) != backward:
+            continue
+        found.add(each)
+        waiting.extend(each.all_input_nodes)
+    return [each for each in node.graph.nodes if each in found]
+
+
+def common_path(paths: Iterable[str]) -> str:
+    """The innermost module that all lie in: "a.b" of "a.b.c" and "a.b", "" of "a" and "b"."""
+    return ".".join(os.path.commonprefix([path.split(".") if path else [] for path in paths]))
+
+
+def departures(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
+    """Those that depart, in order of execution."""
+    return [row for row in rows if row.status == "departs"]
+
+
+def alignment(rows: Sequence[ModuleRow]) -> Mapping[str, int]:
+    """How many rows are not aligned, by reason."""
+    return Counter(row.reason for row in rows if row.reason is not None)
