@@ -19,6 +19,7 @@ from dort_compare.errors import DortError, UsageError
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
+from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
@@ -96,9 +97,10 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     if not backend.graphs and not backend.fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-    rows = tuple(row for graph in graphs for row in graph_rows(graph_run(graph)))
-    verdict, divergence = judge(rows, outcome)
-    report = Report(verdict, divergence, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
+    runs = [graph_run(graph, parameters) for graph in graphs]
+    rows = tuple(row for run in runs for row in graph_rows(run))
+    verdict, causes = judge(rows, outcome, Dataflow(runs))
+    report = Report(verdict, causes, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
 
 
@@ -118,10 +120,19 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
         raise
 
 
-def graph_run(graph: CompiledGraph) -> GraphRun:
-    """The first recorded run of a compiled graph."""
+def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
+    """The first recorded run of a compiled graph, with the names of those of its inputs that are ``parameters``."""
+    names = {id(tensor): name for name, tensor in (parameters or {}).items()}
+    sources = graph.runs[0].sources
     return GraphRun(
-        graph.phase, graph.index, graph.graph_module, graph.onnx_model, graph.named_inputs(), graph.program.providers
+        graph.phase,
+        graph.index,
+        graph.graph_module,
+        graph.onnx_model,
+        graph.named_inputs(),
+        graph.program.providers,
+        graph.compile_id,
+        {name: names[id(source)] for name, source in sources.items() if id(source) in names},
     )
 
 

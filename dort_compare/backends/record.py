@@ -65,6 +65,11 @@ class Run:
                 )
         return tuple(held.value for held in self._held.values())
 
+    @property
+    def sources(self) -> Mapping[str, Argument]:
+        """By the names of inputs that were copied, what the caller gave: its own parameters and arguments."""
+        return {name: held.value for name, held in self._sources.items()}
+
     def _copied(self, name: str, argument: Argument, previous: Run | None) -> _Held:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
         source = self._sources[name] = _Held(argument, _version(argument))

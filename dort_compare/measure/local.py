@@ -1,14 +1,14 @@
-"""Local error: what one op adds, measured on the operands that ONNX Runtime itself had."""
+"""Local error: what the ONNX nodes of one op add, fed torch's operands."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import fx
 
+from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.floor import rounding
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.ties import is_a_tie
@@ -18,36 +18,41 @@ _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+_TORCH_MAY = 8.0
+"""So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
 
 
 @dataclass(frozen=True)
 class LocalError:
-    """The distance of ONNX's value from torch's kernel on the same operands, and what of it is noise."""
+    """The distance of ONNX's value from torch's on the same operands, and what of it is noise.
+
+    The distances of both from float64 on these operands are only known where torch's and ONNX's are not equal to
+    within a few roundings.
+    """
 
     distance: Distance
     noise_floor: float
     is_noise: bool
+    torch_vs_float64: float | None = None
+    onnx_vs_float64: float | None = None
 
 
-def local_error(replay: Replay, node: fx.Node, value: torch.Tensor) -> LocalError | None:
-    """The local error of ``value``, which ONNX Runtime computed for ``node``; None where torch cannot run the op alone.
+def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> LocalError:
+    """The local error of ``value``, which ONNX Runtime computed for ``node`` where torch's kernel got ``expected``.
 
-    Noise is what the rounding of the dtype explains, and otherwise an error against float64, on the same operands, of
-    at most twice torch's own and one rounding more or, for an op that combines elements and so may cancel, of eight
-    times what a rounding of each of the operands moves (an error that is backward stable; Higham, Accuracy and
-    Stability of Numerical Algorithms, 1.5). NaN, inf, dtypes and shapes that differ are never noise. Integers
+    Noise is a few unit roundoffs of the largest element. Beyond them both are held against float64 on the same
+    operands: noise is then an error of at most those roundings, eight times what a rounding of each of the operands
+    moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham, Accuracy and
+    Stability of Numerical Algorithms, 1.5), and twice the error of torch's own kernel. Where that one errs by more than
+    eight times all this, it is torch that departs. NaN, inf, dtypes and shapes that differ are never noise. Integers
     and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime computes those in
-    float32 and leaves roundings between two nodes out; and where equal elements are sorted, whose order torch leaves
-    open.
+    float32; and where equal elements are sorted, whose order torch leaves open.
     """
-    expected = replay.value(node)
-    if expected is None:
-        return None
     whole = distance(expected, value)
     if whole.equal or whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
-        is_open = is_a_tie(replay, node, expected, value) or _is_on_the_edge(replay, node, expected, value)
+        is_open = is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         return LocalError(whole, 0.0, is_open)
     expected, value = _without_extremes(expected, value)
     found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
@@ -55,13 +60,22 @@ def local_error(replay: Replay, node: fx.Node, value: torch.Tensor) -> LocalErro
     floor = rounding(expected.dtype) * scale
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
+    return _against_float64(replay, node, expected, value, whole, floor)
+
+
+def _against_float64(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance, floor: float
+) -> LocalError:
     exact = replay.value(node, in_float64=True)
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, floor, is_noise=False)
     exact = exact.masked_fill(exact.abs() >= _limit(expected), 0)
-    floor = max(floor, 2 * (deviation(exact, expected) or 0.0) + torch.finfo(expected.dtype).eps * scale)
-    floor = max(floor, _SHAKEN * _moved(replay, node, exact))
-    return LocalError(whole, floor, (deviation(exact, value) or 0.0) <= floor)
+    torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
+    floor += _SHAKEN * _moved(replay, node, exact)
+    is_torch_right = torch_error <= _TORCH_MAY * floor
+    floor += 2 * min(torch_error, _TORCH_MAY * floor)
+    is_noise = onnx_error <= floor and is_torch_right
+    return LocalError(whole, floor, is_noise, torch_error, onnx_error)
 
 
 def _moved(replay: Replay, node: fx.Node, exact: torch.Tensor) -> float:
@@ -82,28 +96,6 @@ def _shaken() -> Callable[[torch.Tensor], torch.Tensor]:
         return value.double() * (1 + unit * signs)
 
     return shake
-
-
-def _is_on_the_edge(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
-    nudged = [replay.value(node, change=_nudged(first)) for first in (-1, 1)]
-    firm = torch.ones_like(expected, dtype=torch.bool)
-    for other in nudged:
-        if other is None or other.shape != expected.shape:
-            return False
-        firm &= other == expected
-    return not (firm & (expected != value)).any().item()
-
-
-def _nudged(first: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Moves half-precision operands by one unit in the last place, one up and the next down."""
-    directions = itertools.cycle((first, -first))
-
-    def nudge(value: torch.Tensor) -> torch.Tensor:
-        if value.dtype not in (torch.float16, torch.bfloat16):
-            return value
-        return value.float() * (1 + next(directions) * torch.finfo(value.dtype).eps)
-
-    return nudge
 
 
 def _limit(values: torch.Tensor) -> float:

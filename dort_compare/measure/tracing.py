@@ -15,7 +15,7 @@ from dort_compare.measure.modules import ModuleRow, module_rows
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
-from dort_compare.trace.eager import run_graph
+from dort_compare.trace.watched import run_graph
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken

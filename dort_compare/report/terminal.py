@@ -15,6 +15,8 @@ from rich.table import Table
 from dort_compare.backends.fallback import grouped
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.reach import Reach
+from dort_compare.measure.verdict import Divergence
 from dort_compare.report.report import Report
 
 
@@ -28,14 +30,28 @@ def verdict_line(report: Report) -> str:
         if report.fallbacks:
             values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
         return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
-    place = " at ".join(part for part in (first.module and f"in module {first.module}", first.source) if part)
-    what = f"{first.phase} {first.fx_node}" + (f" ({first.target})" if first.target else "")
-    return f"diverge: {what}{' ' + place if place else ''}: {first.reason}"
+    others = f" (and {len(report.causes) - 1} more)" if len(report.causes) > 1 else ""
+    return f"diverge{others}: {cause_text(first)}"
+
+
+def cause_text(cause: Divergence) -> str:
+    """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
+    place = " at ".join(part for part in (cause.module and f"in module {cause.module}", cause.source) if part)
+    what = f"{cause.phase} {cause.fx_node}" + (f" ({cause.target})" if cause.target else "")
+    return f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}"
+
+
+def _reach_text(reach: Reach | None) -> str:
+    if reach is None:
+        return ""
+    parts = [f"{len(names)} {kind}s" for names, kind in ((reach.outputs, "output"), (reach.gradients, "gradient"))]
+    return f"; it reaches {reach.values - 1} later values, {parts[0]} and {parts[1]}"
 
 
 def report_text(report: Report) -> str:
     """The verdict, the outputs and gradients, and the values that are not ok."""
-    lines = [verdict_line(report), "", outcome_table(report.outputs)]
+    lines = [verdict_line(report), *(f"also: {cause_text(cause)}" for cause in report.causes[1:])]
+    lines += ["", outcome_table(report.outputs)]
     statuses = Counter(row.status for row in report.rows)
     lines.append("values: " + ", ".join(f"{n} {status}" for status, n in statuses.items()))
     computed = sum(row.computed_in is not None for row in report.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx
 from torch import fx
@@ -18,7 +18,8 @@ class GraphRun:
     """One run of one graph: FX, the ONNX model that stands for it, and what went in.
 
     ``index`` counts the graphs of a comparison. ``inputs`` are in the order of the FX placeholders, by their names:
-    tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions.
+    tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions. ``compile_id`` is what a
+    forward graph shares with its backward graph, ``input_names`` holds the caller's names of inputs that have one.
     """
 
     phase: Phase
@@ -27,3 +28,5 @@ class GraphRun:
     onnx_model: onnx.ModelProto
     inputs: Mapping[str, Argument]
     providers: Sequence[Provider]
+    compile_id: str | None = None
+    input_names: Mapping[str, str] = field(default_factory=dict)
