@@ -105,14 +105,28 @@ class Matches:
 
     def _measured(self, expected: torch.Tensor, sighting: Sighting) -> Match:
         gap = distance(expected, sighting.value)
-        own = coarsest([expected.dtype])
-        floor = noise_floor(own and coarsest([own, self._precision or own]), float(gap.scale or 0))
+        floor = self._floor(expected, gap)
         ok = is_noise(gap, floor)
         match = Match(gap, floor, ok, sighting.run, sighting.node, sighting.leaf)
         match.fits = {sighting.node} if sighting.node else set()
         if not ok:
             match.expected, match.value = expected, sighting.value.detach()
         return match
+
+    def is_certain(self, place: Place) -> bool:
+        """Whether what was held against eager at this place is sure to belong there.
+
+        It is where it is equal to within noise. Otherwise it has to be the only value of its dtype and shape that the
+        call gives, but for those that are certain at other places, and the place the only one that asks for it.
+        """
+        match = self.found[place]
+        if match.ok or match.node is None:
+            return True
+        kind = self.dtypes[place], self.shapes[place]
+        others = [p for p in self._places[place.kind, place.call] if (self.dtypes[p], self.shapes[p]) == kind]
+        taken = {found.node for p in others if (found := self.found.get(p)) and found.ok}
+        asking = [p for p in others if (found := self.found.get(p)) and not found.ok]
+        return len(asking) == 1 and len(match.fits - taken) == 1
 
     def forget(self) -> None:
         """Lets go of what was sighted nowhere."""
@@ -134,12 +148,14 @@ class Matches:
         if not exact.is_floating_point() or not exact.shape == match.expected.shape == match.value.shape:
             return
         match.torch_error, match.graph_error = (deviation(exact, value) for value in (match.expected, match.value))
-        own = coarsest([match.expected.dtype])
-        precision = own and coarsest([own, self._precision or own])
-        floor = noise_floor(precision, float(match.distance.scale or 0), match.torch_error, exact.numel())
-        match.noise_floor = max(match.noise_floor, floor)
+        match.noise_floor = max(match.noise_floor, self._floor(match.expected, match.distance, match.torch_error))
         if is_noise(match.distance, match.noise_floor, match.graph_error):
             match.settle()
+
+    def _floor(self, expected: torch.Tensor, gap: Distance, torch_error: Number | None = None) -> float:
+        own = coarsest([expected.dtype])
+        precision = own and coarsest([own, self._precision or own])
+        return noise_floor(precision, float(gap.scale or 0), torch_error, expected.numel())
 
 
 def _closer(one: Match, other: Match) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import fx
@@ -84,9 +84,7 @@ def _why_not(place: Place, match: Match | None, matches: Matches) -> str | None:
         if place in matches.written:
             return "eager writes it in place afterwards"
         return "no value of the compiled graphs has its dtype and shape"
-    if not match.ok and len(match.fits) > 1:
-        return f"{len(match.fits)} values of the compiled graphs fit, and none is equal to within noise"
-    return None
+    return None if matches.is_certain(place) else "what it is held against may not be it"
 
 
 _Node = tuple[GraphCall | None, fx.Node | None]
@@ -147,6 +145,15 @@ def common_path(paths: Iterable[str]) -> str:
 def departures(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
     """Those that depart, in order of execution."""
     return [row for row in rows if row.status == "departs"]
+
+
+def without_a_stray(rows: Sequence[ModuleRow]) -> tuple[ModuleRow, ...]:
+    """The rows of a model whose outputs and gradients do not depart: a lone departure leads to nothing, and so may be a
+    wrong pair, such as of a result that nobody reads and the graph does not compute."""
+    if len(departures(rows)) != 1:
+        return tuple(rows)
+    reason = "what it is held against differs, but nothing that follows from it does"
+    return tuple(replace(row, status="unaligned", reason=reason) if row.status == "departs" else row for row in rows)
 
 
 def alignment(rows: Sequence[ModuleRow]) -> Mapping[str, int]:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.watched import See, Watched, run_boxed
+from dort_compare.trace.watched import See, Watched
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.views import is_view
 
@@ -30,7 +30,7 @@ def shaken(seed: int) -> functools.partial[Any]:
 
 
 def _run(generator: torch.Generator, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    return run_boxed(_Shaken(graph_module, see, generator), arguments)
+    return _Shaken(graph_module, see, generator).run_on(arguments)
 
 
 class _Shaken(Watched):

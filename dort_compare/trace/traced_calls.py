@@ -37,7 +37,7 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
         for depth in range(len(stack)):
             call = found.setdefault(stack[: depth + 1], TracedCall(_module_id(stack[depth]), depth))
             outside = {user for user in node.users if _stack(user)[: depth + 1] != stack[: depth + 1]}
-            is_read = any(user.op != "output" or node not in saved for user in outside)
+            is_read = any(node not in saved if user.op == "output" else not is_backward(user) for user in outside)
             if is_read and isinstance(node.meta.get("val"), torch.Tensor):
                 call.exits.append(node)
     return list(found.values())

@@ -23,17 +23,24 @@ class Watched(Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
-        if isinstance(value, torch.Tensor):
-            self.see(n, value)
+        self._show(n, value)
         return value
+
+    @torch.no_grad()
+    def run_on(self, arguments: list[Any]) -> Any:
+        """The outputs of the graph; ``arguments`` is emptied, and each value freed after its last reader."""
+        self._show_inputs(arguments)
+        return self.boxed_run(arguments)
+
+    def _show_inputs(self, arguments: list[Any]) -> None:
+        for node, argument in zip(self.graph.find_nodes(op="placeholder"), arguments, strict=True):
+            self._show(node, argument)
+
+    def _show(self, node: fx.Node, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self.see(node, value)
 
 
 def run_graph(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    """The outputs of a graph; ``arguments`` is emptied, and each value freed after its last reader."""
-    return run_boxed(Watched(graph_module, see), arguments)
-
-
-@torch.no_grad()
-def run_boxed(interpreter: fx.Interpreter, arguments: list[Any]) -> Any:
-    """Runs the graph of ``interpreter`` on a list of arguments, which it empties."""
-    return interpreter.boxed_run(arguments)
+    """The outputs of a graph on torch's kernels."""
+    return Watched(graph_module, see).run_on(arguments)
