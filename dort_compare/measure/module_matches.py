@@ -95,6 +95,8 @@ class Matches:
             self.written.add(place)
             return
         match = self._measured(expected, sighting)
+        if not match.ok and not sighting.firm:
+            return
         match.fits |= before.fits if before else set()
         if match.ok:
             del self._held[place]

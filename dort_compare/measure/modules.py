@@ -66,6 +66,8 @@ def module_rows(matches: Matches, in_eager: Counter[str], in_graphs: Counter[str
     agreeing = {(match.run, match.node) for match in matches.found.values() if match.ok}
     rows = []
     for place in matches.dtypes:
+        if place.kind == "input":
+            continue  # it only bounds where a departure enters
         match = matches.found.get(place)
         reason = _miscounted(place.call.module, in_eager, in_graphs) or _why_not(place, match, matches)
         rows.append(_row(place, match, reason, matches, agreeing))

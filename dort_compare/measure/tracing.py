@@ -29,6 +29,7 @@ class EagerModules:
         self._model = model
         self.held: dict[Place, Held] = {}
         self.calls = ModuleCalls(model)
+        self._known: set[object] = set()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -37,7 +38,11 @@ class EagerModules:
             yield
 
     def _hold(self, place: Place, tensor: torch.Tensor) -> None:
-        self.held[place] = Held(tensor)
+        """What one module took as another returned it is held once."""
+        held = Held(tensor)
+        if place.kind != "input" or held.content not in self._known:
+            self.held[place] = held
+        self._known.add(held.content)
 
 
 class Tracing:

@@ -14,10 +14,15 @@ from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leav
 
 @contextmanager
 def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) -> Iterator[ModuleCalls]:
-    """Within it ``see`` gets what the modules of ``model`` return and, in a backward pass, the gradients, as they come.
+    """Within it ``see`` gets what the modules of ``model`` take and return and, in a backward pass, the gradients by what
+    they return, as they come.
 
-    Nothing is copied: an output is the tensor itself, detached, and later writes in place show in it.
+    Nothing is copied: it is the tensor itself, detached, and later writes in place show in it.
     """
+
+    def entered(call: ModuleCall, args: Any) -> None:
+        for leaf, tensor in leaves(args).items():
+            see(Place("input", call, leaf), tensor.detach())
 
     def left(call: ModuleCall, result: Any) -> None:
         for leaf, tensor in leaves(result).items():
@@ -25,7 +30,7 @@ def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) 
             on_gradient(tensor, functools.partial(see, Place("gradient", call, leaf)))
 
     calls = ModuleCalls(model)
-    with calls.watched(left):
+    with calls.watched(left, entered):
         yield calls
 
 
@@ -36,6 +41,11 @@ class Held:
         self.dtype, self.shape = tensor.dtype, tensor.shape
         self._tensor = tensor
         self._version = _version(tensor)
+
+    @property
+    def content(self) -> object:
+        """What tensors of the same content in the same memory have in common, for as long as one of them is kept."""
+        return self._tensor.data_ptr(), self.shape, self._tensor.stride(), self.dtype, self._version
 
     @property
     def tensor(self) -> torch.Tensor | None:

@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils import _pytree as pytree
 
 
-Kind = Literal["output", "gradient"]
+Kind = Literal["input", "output", "gradient"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class ModuleCall:
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor that a module returned, or its gradient: the call, and the path in the result ("" for a tensor)."""
+    """A tensor that a module took or returned, or the gradient by one that it returned: the call, and the path in the
+    arguments or in the result ("" for a result that is a tensor)."""
 
     kind: Kind
     call: ModuleCall
@@ -52,18 +53,23 @@ class ModuleCalls:
         return ModuleCall(module, self.begun[module] - 1)
 
     @contextmanager
-    def watched(self, leave: Callable[[ModuleCall, Any], None]) -> Iterator[None]:
-        """Within it every call that Python makes is counted, and ``leave`` gets it with its result.
+    def watched(
+        self, leave: Callable[[ModuleCall, Any], None], enter: Callable[[ModuleCall, Any], None] | None = None
+    ) -> Iterator[None]:
+        """Within it every call that Python makes is counted; ``enter`` gets it with its positional arguments, ``leave``
+        with its result.
 
         The hooks are torch's global ones: a module that asks whether it has hooks itself computes as without. What is
         called in a backward pass, to compute activations again, is no call of its own.
         """
 
         @torch.compiler.disable
-        def entered(module: nn.Module, _args: Any) -> None:
+        def entered(module: nn.Module, args: Any) -> None:
             name = self.names.get(id(module))
             if name is not None and not _in_backward():
                 self.active.append(self.begin(name))
+                if enter is not None:
+                    enter(self.active[-1], args)
 
         @torch.compiler.disable
         def left(module: nn.Module, _args: Any, result: Any) -> None:
@@ -85,7 +91,7 @@ class ModuleCalls:
 
 
 def leaves(result: Any) -> dict[str, torch.Tensor]:
-    """The tensors of a module's result by their path in it, "" for a result that is a tensor."""
+    """The tensors of a result, or of arguments, by their path in it, "" for a result that is a tensor."""
     found, _ = pytree.tree_flatten_with_path(result)
     return {pytree.keystr(path): leaf for path, leaf in found if isinstance(leaf, torch.Tensor)}
 

@@ -16,7 +16,7 @@ from torch import fx, nn
 from dort_compare.backends.record import TracedGraph
 from dort_compare.trace.watched import See
 from dort_compare.trace.module_calls import Kind, ModuleCall, ModuleCalls, leaves, on_gradient
-from dort_compare.trace.traced_calls import TracedCall, incoming_gradients, modules_of, traced_calls
+from dort_compare.trace.traced_calls import TracedCall, incoming_gradients, modules_of, passed_on, traced_calls
 
 RunGraph = Callable[[fx.GraphModule, list[Any], See], Any]
 
@@ -49,10 +49,10 @@ class GraphCall:
 
 @dataclass(frozen=True, eq=False)
 class Sighting:
-    """A tensor that may be what ``call`` returned, or the gradient of that.
+    """A tensor that may be what ``call`` took, what it returned, or the gradient of that.
 
     ``leaf`` is known where Python made the call. Elsewhere ``node``, in ``run``, is the FX node of the tensor, and for
-    a gradient ``exit`` the one of the result that it belongs to.
+    a gradient ``exit`` the one of the result that it belongs to. One that is not ``firm`` has to prove equal.
     """
 
     kind: Kind
@@ -62,6 +62,7 @@ class Sighting:
     run: GraphCall | None = None
     node: fx.Node | None = None
     exit: fx.Node | None = None
+    firm: bool = True
 
 
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
@@ -112,8 +113,10 @@ class Observed:
                 continue  # not of the model, or the call that Python is in
             call = self.calls.begin(name)
             begun.append((traced, call))
+            for node in traced.entries:
+                shows[node].append(functools.partial(self._show, "input", call, run, node, None, False))
             for node in traced.exits:
-                shows[node].append(functools.partial(self._show, "output", call, run, node, None))
+                shows[node].append(functools.partial(self._show, "output", call, run, node, None, True))
         if graph.phase == "forward":
             self._open[graph.compile_id].append((run, begun))
         return shows
@@ -128,14 +131,22 @@ class Observed:
         run, begun = self._open[graph.compile_id].pop()
         for traced, call in begun:
             for result in traced.exits:
-                for node in self._incoming[graph].get(result.meta.get("seq_nr", -1), ()):
-                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result))
+                found = self._incoming[graph].get(result.meta.get("seq_nr", -1), ())
+                for node in found or passed_on(result, self._incoming[graph]):
+                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, bool(found)))
         return shows
 
     def _show(
-        self, kind: Kind, call: ModuleCall, run: GraphCall, node: fx.Node, result: fx.Node | None, value: torch.Tensor
+        self,
+        kind: Kind,
+        call: ModuleCall,
+        run: GraphCall,
+        node: fx.Node,
+        result: fx.Node | None,
+        firm: bool,
+        value: torch.Tensor,
     ) -> None:
-        self._see(Sighting(kind, call, value, None, run, node, result))
+        self._see(Sighting(kind, call, value, None, run, node, result, firm))
 
     def _left(self, call: ModuleCall, result: Any) -> None:
         for leaf, tensor in leaves(result).items():

@@ -17,12 +17,14 @@ Level = tuple[str, str]
 class TracedCall:
     """A call of a module that was traced into a graph.
 
-    ``module`` is the ``id`` of the module object. ``exits`` are the tensors that are computed in the call and that an
-    operation after it, or the caller, reads, in order. ``depth`` is 0 for a call that no other traced call makes.
+    ``module`` is the ``id`` of the module object. ``entries`` are the tensors from before the call that are read in it,
+    ``exits`` those computed in it that an operation after it, or the caller, reads, in order. ``depth`` is 0 for a call
+    that no other traced call makes.
     """
 
     module: int
     depth: int
+    entries: dict[fx.Node, None] = field(default_factory=dict)
     exits: list[fx.Node] = field(default_factory=list)
 
 
@@ -36,6 +38,8 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
         stack = _stack(node)
         for depth in range(len(stack)):
             call = found.setdefault(stack[: depth + 1], TracedCall(_module_id(stack[depth]), depth))
+            before = [each for each in _operands(node) if _stack(each)[: depth + 1] != stack[: depth + 1]]
+            call.entries.update(dict.fromkeys(before))
             outside = {user for user in node.users if _stack(user)[: depth + 1] != stack[: depth + 1]}
             is_read = any(node not in saved if user.op == "output" else not is_backward(user) for user in outside)
             if is_read and isinstance(node.meta.get("val"), torch.Tensor):
@@ -63,6 +67,22 @@ def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
             if _is_gradient(operand) and not is_own:
                 found[number][operand] = None
     return {number: list(nodes) for number, nodes in found.items()}
+
+
+def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.Node]:
+    """What ``incoming`` has for the operations before one for which it has nothing: one, such as a sum, that passes its
+    gradient on unchanged. It is the gradient of ``node`` too unless their results have other readers."""
+    found: dict[fx.Node, None] = {}
+    seen: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        gradients = incoming.get(each.meta.get("seq_nr", -1), [])
+        found.update(dict.fromkeys(gradients))
+        if not gradients and each not in seen:
+            seen.add(each)
+            waiting.extend(_operands(each))
+    return list(found)
 
 
 def _operands(node: fx.Node) -> Iterator[fx.Node]:
