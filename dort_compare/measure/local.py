@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from dort_compare.measure.edge import is_on_the_edge
-from dort_compare.measure.floor import rounding
+from dort_compare.measure.floor import coarsest, rounding
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
@@ -71,27 +71,41 @@ def _against_float64(
         return LocalError(whole, floor, is_noise=False)
     exact = exact.masked_fill(exact.abs() >= _limit(expected), 0)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
-    floor += _SHAKEN * _moved(replay, node, exact)
+    floor += _sensitivity(replay, node, exact, expected.dtype)
     is_torch_right = torch_error <= _TORCH_MAY * floor
     floor += 2 * min(torch_error, _TORCH_MAY * floor)
     is_noise = onnx_error <= floor and is_torch_right
     return LocalError(whole, floor, is_noise, torch_error, onnx_error)
 
 
-def _moved(replay: Replay, node: fx.Node, exact: torch.Tensor) -> float:
-    """How far a rounding of each operand moves the exact result; 0 for what works element by element."""
+def _sensitivity(replay: Replay, node: fx.Node, exact: torch.Tensor, dtype: torch.dtype) -> float:
+    """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
+
+    Eight times a rounding to float32, in which kernels compute at least, and where the result has a finer ``dtype``
+    than an operand, twice a rounding to that one's: fused attention rounds its scores. Nothing for what works element
+    by element.
+    """
     if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags:
         return 0.0
-    moved = replay.value(node, in_float64=True, change=_shaken())
+    moved = _SHAKEN * _moved(replay, node, exact, torch.float32)
+    coarse = coarsest([value.dtype for value in replay.operands() if isinstance(value, torch.Tensor)])
+    if coarse is None or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+        return moved
+    return max(moved, 2 * _moved(replay, node, exact, coarse))
+
+
+def _moved(replay: Replay, node: fx.Node, exact: torch.Tensor, dtype: torch.dtype) -> float:
+    """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one."""
+    moved = replay.value(node, in_float64=True, change=_shaken(dtype))
     return 0.0 if moved is None or moved.shape != exact.shape else deviation(exact, moved) or 0.0
 
 
-def _shaken() -> Callable[[torch.Tensor], torch.Tensor]:
-    """Moves every element by one rounding of float32, or of float64 where that is its dtype, up or down at random."""
+def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Moves every element up or down at random, by one rounding of ``dtype`` or of float64 where that is its own."""
     generator = torch.Generator().manual_seed(0)
 
     def shake(value: torch.Tensor) -> torch.Tensor:
-        unit = torch.finfo(torch.promote_types(value.dtype, torch.float32)).eps
+        unit = torch.finfo(torch.float64 if value.dtype == torch.float64 else dtype).eps
         signs = torch.randint(2, value.shape, generator=generator).to(value.device) * 2 - 1
         return value.double() * (1 + unit * signs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +37,10 @@ class Replay:
         except (_UnknownError, NotImplementedError, RuntimeError):
             return None
         return result if isinstance(result, torch.Tensor) else None
+
+    def operands(self) -> Collection[Any]:
+        """All the values it was given."""
+        return self._values.values()
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
