@@ -13,30 +13,37 @@ from dort_compare.trace.watched import See, Watched
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.views import is_view
 
+_HALVES = (torch.float16, torch.bfloat16)
 _REORDERED = 8
-"""Roundings that sums in another order may differ by, where the sum is rounded to the dtype that it is added up in."""
+"""Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
+_SHARES = (1.0, 1 / 16)
+"""How many of the results move, from sample to sample: few roundings, like those of other kernels, stay near what was
+computed and so near its thresholds, many show how far errors grow."""
 
 
 def shaken(seed: int) -> functools.partial[Any]:
     """A ``run_graph`` that shakes, the same way for the same seed and order of runs.
 
-    Every op computes in float64 on its operands; the result is rounded to one of its two neighbours in its own dtype,
-    the nearer one more often, and kept where it is representable: what is exact stays exact, so that masks, maxima and
-    what is only moved hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding). An op that combines
-    elements in float32 or float64 moves by up to eight roundings, for other kernels add up in another order. Random
-    ops draw what they draw unshaken.
+    Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
+    moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
+    hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
+    integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
+    in float32 moves by up to eight roundings, for other kernels add up in another order. Random ops draw what they draw
+    unshaken.
     """
-    return functools.partial(_run, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return functools.partial(_run, generator, _SHARES[seed % len(_SHARES)])
 
 
-def _run(generator: torch.Generator, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    return _Shaken(graph_module, see, generator).run_on(arguments)
+def _run(generator: torch.Generator, share: float, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    return _Shaken(graph_module, see, generator, share).run_on(arguments)
 
 
 class _Shaken(Watched):
-    def __init__(self, graph_module: fx.GraphModule, see: See, generator: torch.Generator) -> None:
+    def __init__(self, graph_module: fx.GraphModule, see: See, generator: torch.Generator, share: float) -> None:
         super().__init__(graph_module, see)
         self.generator = generator
+        self.share = share
 
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
@@ -53,7 +60,29 @@ class _Shaken(Watched):
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
         pairs = zip(values, traced, strict=True)
-        return pytree.tree_unflatten([_rounded(value, like, width, self.generator) for value, like in pairs], form)
+        return pytree.tree_unflatten([self._rounded(value, like, width) for value, like in pairs], form)
+
+    def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
+        """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
+        if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
+            return exact
+        nearest = exact.to(traced.dtype)
+        rounded = nearest.double()
+        steps = self._steps(exact, 1 if traced.dtype in _HALVES else width)
+        steps = torch.where(rounded == rounded.round(), (exact - rounded).sign(), steps)
+        unit = torch.finfo(traced.dtype).eps * torch.exp2(torch.floor(torch.log2(exact.abs())))
+        moved = (rounded + steps * unit).to(traced.dtype)
+        keep = (rounded == exact) | (self._chances(exact) >= self.share) | ~moved.isfinite()
+        return torch.where(keep, nearest, moved)
+
+    def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
+        """As many roundings, up or down, for each element: from 1 to ``width``."""
+        sizes = torch.randint(1, width + 1, like.shape, generator=self.generator)
+        signs = torch.randint(2, like.shape, generator=self.generator) * 2 - 1
+        return (sizes * signs).to(like.device, torch.float64)
+
+    def _chances(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.rand(like.shape, generator=self.generator).to(like.device)
 
 
 def _rounds(node: fx.Node) -> bool:
@@ -65,16 +94,3 @@ def _rounds(node: fx.Node) -> bool:
         return False
     values = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
     return any(value.is_floating_point() for value in values)
-
-
-def _rounded(exact: Any, traced: Any, width: int, generator: torch.Generator) -> Any:
-    """``exact`` in the dtype that was traced, every element that it cannot hold rounded by chance."""
-    if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
-        return exact
-    nearest = exact.to(traced.dtype)
-    unit = torch.finfo(traced.dtype).eps * (1 if traced.dtype in (torch.float16, torch.bfloat16) else width)
-    chance = torch.rand(exact.shape, generator=generator, dtype=torch.float64).to(exact.device) - 0.5
-    power = torch.exp2(torch.floor(torch.log2(exact.abs())))
-    moved = (exact + chance * power * unit).to(traced.dtype)
-    keep = (nearest.double() == exact) | ~moved.isfinite()
-    return torch.where(keep, nearest, moved)
