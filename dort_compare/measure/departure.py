@@ -58,7 +58,9 @@ def _leaf(row: ModuleRow) -> str:
 
 def _of_outcome(row: OutcomeRow) -> Divergence:
     module = row.name.rpartition(".")[0] if row.kind == "gradient" and not _is_argument(row) else ""
-    return Divergence("eager", f"{row.kind} {row.name}", "", None, (), module, "", _reason(f"{row.kind} {row.name}", row))
+    return Divergence(
+        "eager", f"{row.kind} {row.name}", "", None, (), module, "", _reason(f"{row.kind} {row.name}", row)
+    )
 
 
 def _reason(what: str, row: ModuleRow | OutcomeRow) -> str:

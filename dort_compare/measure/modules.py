@@ -1,10 +1,10 @@
-"""One row for every result of a module and every gradient of one: plain eager against the traced graphs, before ONNX."""
+"""One row for every result of a module and every gradient by one: plain eager against the traced graphs."""
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -94,19 +94,20 @@ _Node = tuple[GraphCall | None, fx.Node | None]
 
 def _row(place: Place, match: Match | None, reason: str | None, matches: Matches, agreeing: set[_Node]) -> ModuleRow:
     dtype, shape = str(matches.dtypes[place]).removeprefix("torch."), tuple(matches.shapes[place])
-    given = (place.call.module, place.call.number, place.leaf, place.kind, dtype, shape)
+    call = place.call
+    row = ModuleRow(call.module, call.number, place.leaf, place.kind, dtype, shape, "unaligned", reason)
     if match is None or reason is not None:
-        return ModuleRow(*given, "unaligned", reason)
-    measured = {
-        "fx_node": match.node.name if match.node else "",
-        "distance": match.distance,
-        "noise_floor": match.noise_floor,
-        "torch_vs_float64": match.torch_error,
-        "graph_vs_float64": match.graph_error,
-    }
-    if match.ok:
-        return ModuleRow(*given, "ok", **measured)
-    return ModuleRow(*given, "departs", **measured, **_cause(place, match, agreeing))
+        return row
+    row = replace(
+        row,
+        status="ok" if match.ok else "departs",
+        fx_node=match.node.name if match.node else "",
+        distance=match.distance,
+        noise_floor=match.noise_floor,
+        torch_vs_float64=match.torch_error,
+        graph_vs_float64=match.graph_error,
+    )
+    return row if match.ok else replace(row, **_cause(place, match, agreeing))
 
 
 def _cause(place: Place, match: Match, agreeing: set[_Node]) -> dict[str, Any]:
@@ -139,9 +140,11 @@ def _between(node: fx.Node, agreeing: set[fx.Node | None]) -> list[fx.Node]:
     return [each for each in node.graph.nodes if each in found]
 
 
-def common_path(paths: Iterable[str]) -> str:
+def common_path(paths: Sequence[str]) -> str:
     """The innermost module that all lie in: "a.b" of "a.b.c" and "a.b", "" of "a" and "b"."""
-    return ".".join(os.path.commonprefix([path.split(".") if path else [] for path in paths]))
+    levels = zip(*(path.split(".") for path in paths if path), strict=False)
+    shared = itertools.takewhile(lambda names: len(set(names)) == 1, levels)
+    return ".".join(names[0] for names in shared) if all(paths) else ""
 
 
 def departures(rows: Sequence[ModuleRow]) -> list[ModuleRow]:

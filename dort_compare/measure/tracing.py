@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-
 import torch
 from torch import nn
 
@@ -15,11 +14,11 @@ from dort_compare.measure.modules import ModuleRow, module_rows, without_a_stray
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
-from dort_compare.trace.watched import run_graph
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
 from dort_compare.trace.sightings import Observed, RunGraph, Sighting
+from dort_compare.trace.watched import run_graph
 
 
 class EagerModules:
@@ -77,7 +76,7 @@ class Tracing:
             yield
 
     def scatters(self, rows: Sequence[OutcomeRow]) -> Scatters:
-        """How far outputs and gradients scatter where roundings fall by chance; nothing while no row and no module asks.
+        """How far outputs and gradients scatter where roundings fall by chance; nothing where no row or module asks.
 
         Modules whose departure scatter explains are settled. A sample costs a few steps; there are at most eight.
         """

@@ -73,9 +73,9 @@ def judge(
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
 
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
-    first, then the others in order of execution, then the ``departure`` before ONNX, if any. Without any, an output or gradient that departs is the cause. A
-    comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for graphs
-    of which no value was compared.
+    first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
+    gradient that departs is the cause. A comparison in which nothing was compared diverges: silence proves nothing, and
+    equal outputs do not speak for graphs of which no value was compared.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:

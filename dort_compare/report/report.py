@@ -13,6 +13,7 @@ from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence, Judgement
 
@@ -61,6 +62,7 @@ class Report:
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "graphs": [graph.to_json() for graph in self.graphs],
             "modules": [row.to_json() for row in self.modules],
+            "by_module": [errors.to_json() for errors in by_module(self.rows)],
         }
 
     def to_json(self, path: str | Path) -> None:

@@ -12,10 +12,11 @@ from torch import nn
 
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leaves, on_gradient
 
+
 @contextmanager
 def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) -> Iterator[ModuleCalls]:
-    """Within it ``see`` gets what the modules of ``model`` take and return and, in a backward pass, the gradients by what
-    they return, as they come.
+    """Within it ``see`` gets what the modules of ``model`` take and return and the gradients by what they return, all as
+    it comes.
 
     Nothing is copied: it is the tensor itself, detached, and later writes in place show in it.
     """

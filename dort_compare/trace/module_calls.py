@@ -13,7 +13,6 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils import _pytree as pytree
 
-
 Kind = Literal["input", "output", "gradient"]
 
 

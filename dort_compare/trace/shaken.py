@@ -9,8 +9,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.watched import See, Watched
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
+from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
 
 _HALVES = (torch.float16, torch.bfloat16)

@@ -48,7 +48,7 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
 
 
 def modules_of(node: fx.Node) -> tuple[int, ...]:
-    """The ``id`` of every module that a node stems from, the innermost last; those of the forward for a backward node."""
+    """The ``id`` of every module that a node, or its forward node, stems from, the innermost last."""
     return tuple(_module_id(level) for level in _stack(node) or _stack(node, "fwd_nn_module_stack"))
 
 
