@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
+from dort_compare.align.sightings import GraphCall, Sighting
 from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.measure.rows import is_noise
 from dort_compare.measure.scatter import Scatter
 from dort_compare.trace.eager_modules import Held
 from dort_compare.trace.module_calls import Place
-from dort_compare.trace.sightings import GraphCall, Sighting
 
 
 @dataclass

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from torch import fx
 
+from dort_compare.align.sightings import GraphCall
+from dort_compare.align.traced_calls import is_backward
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.module_matches import Match, Matches
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place
-from dort_compare.trace.sightings import GraphCall
-from dort_compare.trace.traced_calls import is_backward
 
 Status = Literal["ok", "departs", "unaligned"]
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from dort_compare.align.sightings import Observed, RunGraph, Sighting
 from dort_compare.backends import DebugBackend
 from dort_compare.measure.module_matches import Matches
 from dort_compare.measure.modules import ModuleRow, module_rows, without_a_stray
@@ -17,7 +18,6 @@ from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
-from dort_compare.trace.sightings import Observed, RunGraph, Sighting
 from dort_compare.trace.watched import run_graph
 
 

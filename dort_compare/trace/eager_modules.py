@@ -15,8 +15,8 @@ from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leav
 
 @contextmanager
 def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) -> Iterator[ModuleCalls]:
-    """Within it ``see`` gets what the modules of ``model`` take and return and the gradients by what they return, all as
-    it comes.
+    """Within it ``see`` gets what the modules of ``model`` take and return and the gradients by what they return, as
+    they come.
 
     Nothing is copied: it is the tensor itself, detached, and later writes in place show in it.
     """
