@@ -26,6 +26,7 @@ from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
+from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
 
@@ -54,6 +55,8 @@ def compare(
     provider: str = "cpu",
     dump: str | Path | None = None,
     dynamic: bool | None = None,
+    memory: int = MEMORY,
+    repeats: int = 1,
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -62,6 +65,8 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
+    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
+    computes each value on the same operands: one that changes from run to run is named before anything else.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -81,14 +86,24 @@ def compare(
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic).report
+        return compare_with(model, call, backend, dynamic, memory=memory, repeats=repeats).report
 
 
-def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None) -> Comparison:
+def compare_with(
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None = None,
+    *,
+    memory: int = MEMORY,
+    repeats: int = 1,
+) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
 
     A module that torch.compile has wrapped already is compared as the module inside.
     """
+    if min(memory, repeats) < 1:
+        raise UsageError(f"memory is {memory} MiB and repeats is {repeats}; give at least 1 of each")
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
@@ -107,7 +122,7 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     with tracing.in_float64():
         exact = _in_float64(model, call)
     runs = [graph_run(graph, parameters) for graph in graphs]
-    rows = tuple(row for run in runs for row in graph_rows(run))
+    rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats))
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     scatters = tracing.scatters(traced if any(row.status == "diverges" for row in rows) else (*outcome, *traced))

@@ -86,15 +86,16 @@ class Parts:
         fetch: Sequence[str],
         feeds: Mapping[str, torch.Tensor],
         apart: Set[str] = frozenset(),
-    ) -> dict[str, torch.Tensor]:
-        """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``.
+        repeats: int = 1,
+    ) -> list[dict[str, torch.Tensor]]:
+        """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``, as often as asked.
 
         Nodes that read one of the names ``apart`` are fed it also where another of the nodes makes it.
 
         Raises ExecutionError where ONNX Runtime refuses the nodes or fails.
         """
         if not fetch:
-            return {}
+            return [{} for _ in range(repeats)]
         made = {name for i in nodes for name in self.nodes[i].output}
         renamed = {name: name + _MADE_HERE for name in made & apart}
         read = [n for n in dict.fromkeys(n for i in nodes for n in self.reads[i]) if n not in made or n in renamed]
@@ -105,8 +106,8 @@ class Parts:
             raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
         outputs = {renamed.get(name, name): self.device for name in fetch}
         model = self._model(nodes, given, small, outputs, renamed)
-        results = make_session(model, _AS_IT_IS, self.providers).run(given, outputs)
-        return dict(zip(fetch, results, strict=True))
+        session = make_session(model, _AS_IT_IS, self.providers)
+        return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
 
     def _given(self, name: str, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return feeds[name] if name in feeds else self._large[name]
