@@ -11,7 +11,7 @@ from dort_compare.cli.check import check
 from dort_compare.cli.llama import llama
 from dort_compare.cli.repro import repro
 from dort_compare.errors import DortError
-from dort_compare.report.terminal import printable
+from dort_compare.report.tables import printable
 
 DIVERGES, WRONG_CALL = 1, 2
 

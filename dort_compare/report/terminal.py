@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from dort_compare.backends.fallback import grouped
-from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.verdict import Divergence
+from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
+from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
 
 def verdict_line(report: Report) -> str:
@@ -63,6 +59,7 @@ def report_text(report: Report) -> str:
     if report.fallbacks:
         lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
         lines.append(grouped(report.fallbacks))
+    lines += _modules_text(report)
     astray = [row for row in report.rows if row.status != "ok"]
     if astray:
         table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source")
@@ -71,6 +68,15 @@ def report_text(report: Report) -> str:
             table.add_row(*cells, row.reason or max_abs(row.inherited), number(row.noise_floor), row.source)
         lines += ["", rendered(table)]
     return "\n".join(lines)
+
+
+def _modules_text(report: Report) -> list[str]:
+    lines = [before_onnx_text(report.modules)] if report.modules else []
+    if any(row.kind == "gradient" for row in report.outputs):
+        lines.append(gradients_text(report.outputs))
+    if any(row.module for row in report.rows):
+        lines += ["", modules_table(report.rows)]
+    return lines
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:
@@ -91,46 +97,3 @@ def tensors_table(kind: str, tensors: Mapping[str, torch.Tensor]) -> str:
         dtype = str(tensor.dtype).removeprefix("torch.")
         table.add_row(kind, name, dtype, shape_text(tensor.shape), f"{tensor.sum(dtype=torch.float64).item():.6g}")
     return rendered(table)
-
-
-def new_table(*columns: str) -> Table:
-    """A table without borders whose cells are never cut."""
-    table = _Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ignore")
-    return table
-
-
-class _Table(Table):
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(printable(cell) for cell in cells), **options)
-
-
-def printable(text: str) -> str:
-    """``text`` in one line, control characters and the like as escapes: names may come from somebody else's file."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
-def rendered(renderable: Any) -> str:
-    """What rich would print, as plain text as wide as it needs."""
-    out = io.StringIO()
-    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False, markup=False, emoji=False)
-    console.print(renderable)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """2x3 for (2, 3)."""
-    return "x".join(map(str, shape)) or "scalar"
-
-
-def number(value: Number | None) -> str:
-    """Three digits; nothing where there is no number."""
-    return "" if value is None else "0" if value == 0 else f"{value:.2e}"
-
-
-def max_abs(distance: Distance | None) -> str:
-    """The largest deviation, or the finding that takes its place."""
-    if distance is None:
-        return "not on both sides"
-    return distance.finding or number(distance.max_abs)

@@ -14,7 +14,7 @@ from dort_compare.trace.eager import Interpreter, in_any_layout
 aten = torch.ops.aten
 
 
-_REFUSALS = (RuntimeError, LookupError, ValueError)
+REFUSALS = (RuntimeError, LookupError, ValueError)
 """What torch's kernels raise."""
 
 
@@ -35,13 +35,13 @@ class Float64(Interpreter):
             return expected
         try:
             return self.run_node(node)
-        except _REFUSALS:
+        except REFUSALS:
             return expected
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
             return call_in_float64(target, args, kwargs)
-        except _REFUSALS:
+        except REFUSALS:
             return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:
