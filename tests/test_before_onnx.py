@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
-from torch.nn import functional as F
 
 from dort_compare import Report, compare
 from dort_compare.backends import aot
-from dort_compare.models import LlamaConfig, build
 
 aten = torch.ops.aten
 
@@ -79,7 +77,11 @@ def test_a_wrong_decomposition_is_named_by_its_module(decompose: Any, autocast: 
     report = compare(blocks(), (torch.randn(4, 8),), backward=True, autocast=autocast)
     assert_named(report, "0.act")
     departing = [row for row in report.modules if row.status == "departs"]
-    assert [(row.module, row.kind) for row in departing][:3] == [("0.act", "output"), ("0.down", "output"), ("0", "output")]
+    assert [(row.module, row.kind) for row in departing][:3] == [
+        ("0.act", "output"),
+        ("0.down", "output"),
+        ("0", "output"),
+    ]
 
 
 def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: Any) -> None:
@@ -92,7 +94,9 @@ def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: A
 
 
 def test_a_parameters_gradient_that_departs_alone_is_named_by_its_module(decompose: Any) -> None:
-    def wrong(grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any) -> Any:
+    def wrong(
+        grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any
+    ) -> Any:
         dx, dw, db = decomposition_table[aten.native_layer_norm_backward.default](
             grad, x, shape, mean, rstd, weight, bias, mask
         )
@@ -156,7 +160,13 @@ def test_every_kind_of_module_agrees_or_is_listed_with_its_reason(seed: int) -> 
     report = compare(Kinds(), (torch.randn(3, 6),), backward=True)
     assert_clean(report)
     rows = {(row.module, row.call, row.leaf, row.kind): row for row in report.modules}
-    for module, call, leaf in [("pair", 0, "['a']"), ("pair", 1, "['a']"), ("pair.lin", 1, ""), ("blocks.0", 1, ""), ("", 0, "")]:
+    for module, call, leaf in [
+        ("pair", 0, "['a']"),
+        ("pair", 1, "['a']"),
+        ("pair.lin", 1, ""),
+        ("blocks.0", 1, ""),
+        ("", 0, ""),
+    ]:
         for kind in ("output", "gradient"):
             assert rows[module, call, leaf, kind].status == "ok", (module, call, kind)
     assert rows["drop", 1, "", "output"].status == "ok"
