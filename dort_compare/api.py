@@ -122,6 +122,8 @@ def compare_with(
     with tracing.in_float64():
         exact = _in_float64(model, call)
     runs = [graph_run(graph, parameters) for graph in graphs]
+    for run in runs:
+        backend.name_inputs(run.index, run.input_names)
     rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats))
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)

@@ -49,6 +49,7 @@ class DebugBackend:
         self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
+        self._dumped: dict[int, str] = {}
         self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks)
         self._execute: Execute | None = None
 
@@ -89,11 +90,16 @@ class DebugBackend:
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
+    def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
+        """Lets the dump, if there is one, know the caller's names of inputs of the graph of that index."""
+        if self._dump and graph in self._dumped:
+            self._dump.add_input_names(self._dumped[graph], names)
+
     def _keep(self, graph: CompiledGraph) -> Boxed:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
-        name = ""
         if self._dump:
-            name = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
+            added = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
+            self._dumped[graph.index] = added
         self.graphs.append(graph)
 
         def call(arguments: list[Any]) -> Any:
@@ -101,7 +107,7 @@ class DebugBackend:
             arguments.clear()
             with _RECORDING:
                 if graph.record(taken, next(_RUNS)) and self._dump:
-                    self._dump.add_inputs(name, graph.named_inputs())
+                    self._dump.add_inputs(self._dumped[graph.index], graph.named_inputs())
             return graph.program(*taken)
 
         call._boxed_call = True  # type: ignore[attr-defined]

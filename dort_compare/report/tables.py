@@ -15,16 +15,26 @@ from dort_compare.measure.metrics import Distance, Number
 
 def new_table(*columns: str) -> Table:
     """A table without borders whose cells are never cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = _Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, no_wrap=True, overflow="ignore")
     return table
 
 
+class _Table(Table):
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(printable(cell) for cell in cells), **options)
+
+
+def printable(text: str) -> str:
+    """``text`` in one line, control characters and the like as escapes: names may come from somebody else's file."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def rendered(renderable: Any) -> str:
     """What rich would print, as plain text as wide as it needs."""
     out = io.StringIO()
-    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False)
+    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False, markup=False, emoji=False)
     console.print(renderable)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 

@@ -13,7 +13,7 @@ from dort_compare.measure.reach import Reach
 from dort_compare.measure.verdict import Divergence
 from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
-from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
+from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
 
 def verdict_line(report: Report) -> str:
@@ -25,7 +25,9 @@ def verdict_line(report: Report) -> str:
         values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
         if report.fallbacks:
             values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
-        return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
+        if report.outputs:
+            values += f" and {len(report.outputs)} outputs and gradients"
+        return f"agree: {values}, none beyond its noise floor"
     others = f" (and {len(report.causes) - 1} more)" if len(report.causes) > 1 else ""
     return f"diverge{others}: {cause_text(first)}"
 
@@ -34,7 +36,7 @@ def cause_text(cause: Divergence) -> str:
     """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
     place = " at ".join(part for part in (cause.module and f"in module {cause.module}", cause.source) if part)
     what = f"{cause.phase} {cause.fx_node}" + (f" ({cause.target})" if cause.target else "")
-    return f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}"
+    return printable(f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}")
 
 
 def _reach_text(reach: Reach | None) -> str:
@@ -47,7 +49,8 @@ def _reach_text(reach: Reach | None) -> str:
 def report_text(report: Report) -> str:
     """The verdict, the outputs and gradients, and the values that are not ok."""
     lines = [verdict_line(report), *(f"also: {cause_text(cause)}" for cause in report.causes[1:])]
-    lines += ["", outcome_table(report.outputs)]
+    if report.outputs:
+        lines += ["", outcome_table(report.outputs)]
     statuses = Counter(row.status for row in report.rows)
     lines.append("values: " + ", ".join(f"{n} {status}" for status, n in statuses.items()))
     computed = sum(row.computed_in is not None for row in report.rows)

@@ -57,7 +57,7 @@ def executions(
     """
     tensors = (value for value in run.inputs.values() if isinstance(value, torch.Tensor))
     device = next((t.device for t in tensors if t.device.type == "cuda"), torch.device("cpu"))
-    parts = Parts(run.onnx_model, run.providers, device)
+    parts = Parts(run.onnx_model, run.providers, device, run.engine)
     read = {value.name for value in run.onnx_model.graph.input}
     inputs = {name: as_tensor(value) for name, value in run.inputs.items() if name in read}
     plain = {fx_node: name for fx_node, name in stands_for.items() if fx_node not in opaque}

@@ -15,6 +15,8 @@ from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
+from dort_compare.trace.graph_run import Engine
+from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
 
@@ -37,8 +39,11 @@ class Parts:
     A session costs 0.03 ms a node and 0.3 ms besides, so that many small ones cost little more than one of all nodes.
     """
 
-    def __init__(self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device, engine: Engine = "ort"
+    ) -> None:
         self.model = model
+        self.engine = engine
         self.providers = providers
         self.device = device
         self.nodes = list(model.graph.node)
@@ -106,7 +111,8 @@ class Parts:
             raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
         outputs = {renamed.get(name, name): self.device for name in fetch}
         model = self._model(nodes, given, small, outputs, renamed)
-        session = make_session(model, _AS_IT_IS, self.providers)
+        is_ort = self.engine == "ort"
+        session = make_session(model, _AS_IT_IS, self.providers) if is_ort else ReferenceSession(model)
         return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
 
     def _given(self, name: str, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
