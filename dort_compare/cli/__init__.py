@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import click
 
+from dort_compare.cli.diff import diff
 from dort_compare.cli.llama import llama
 from dort_compare.errors import DortError
+from dort_compare.provenance import printable
 
 DIVERGES, WRONG_CALL = 1, 2
 
@@ -19,6 +21,7 @@ def commands() -> None:
     """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
 
 
+commands.add_command(diff)
 commands.add_command(llama)
 
 
@@ -43,5 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _give_up(reason: str) -> None:
-    click.echo(f"dort-compare: {' '.join(reason.split())}", err=True)
+    click.echo(f"dort-compare: {printable(' '.join(reason.split()))}", err=True)
     sys.exit(WRONG_CALL)

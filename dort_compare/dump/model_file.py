@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import onnx
@@ -39,21 +39,46 @@ def read_model(path: Path) -> onnx.ModelProto:
 
     Raises DumpError where it cannot be read, or keeps constants in another file than ``<path>.data``.
     """
+    return _read(path, _check_beside)
+
+
+def read_any_model(path: Path) -> onnx.ModelProto:
+    """The model of any exporter with its constants, which may stand in any file of its folder.
+
+    Raises DumpError where it cannot be read, is none, or keeps constants outside its folder.
+    """
+    model = _read(path, _check_inside)
+    if not model.HasField("graph"):
+        raise DumpError(f"{path} holds no graph: it is no ONNX model; give one")
+    return model
+
+
+def _read(path: Path, check: Callable[[Path, str], None]) -> onnx.ModelProto:
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load(path, format="protobuf", load_external_data=False)
         for tensor in _tensors(model.graph):
             if external_data_helper.uses_external_data(tensor):
+                check(path, external_data_helper.ExternalDataInfo(tensor).location)
                 _load(tensor, path)
-    except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as problem:
+    except (OSError, ValueError, TypeError, DecodeError, onnx.checker.ValidationError) as problem:
         raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
     return model
 
 
-def _load(tensor: onnx.TensorProto, path: Path) -> None:
-    location = external_data_helper.ExternalDataInfo(tensor).location
+def _check_beside(path: Path, location: str) -> None:
     data = path.with_name(path.name + DATA)
     if location != data.name or data.is_symlink():
         raise DumpError(f"{path} keeps constants in {location!r}; a dump has them in {data.name}, so it is not read")
+
+
+def _check_inside(path: Path, location: str) -> None:
+    folder = path.parent.resolve()
+    data = folder / location
+    if data.resolve().parent != folder and folder not in data.resolve().parents or data.is_symlink():
+        raise DumpError(f"{path} keeps constants in {location!r}, outside its folder, so it is not read")
+
+
+def _load(tensor: onnx.TensorProto, path: Path) -> None:
     external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]

@@ -49,7 +49,7 @@ def local_error(replay: Replay, node: fx.Node, value: torch.Tensor) -> LocalErro
     if not expected.is_floating_point():
         is_open = is_a_tie(replay, node, expected, value) or _is_on_the_edge(replay, node, expected, value)
         return LocalError(whole, 0.0, is_open)
-    expected, value = _without_extremes(expected, value)
+    expected, value = without_extremes(expected, value)
     found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
     scale = float(found.scale or 0)
     floor = rounding(expected.dtype) * scale
@@ -110,7 +110,7 @@ def _limit(values: torch.Tensor) -> float:
     return _EXTREME * torch.finfo(values.dtype).max
 
 
-def _without_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def without_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Both with zeros where both are beyond the limit and equal to within rounding."""
     extreme = expected.abs() >= _limit(expected)
     if not extreme.any():
