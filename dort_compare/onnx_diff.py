@@ -84,7 +84,7 @@ def _side(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) ->
 
 
 def _outputs(first: Side, second: Side) -> list[tuple[str, str]]:
-    """Outputs by name, then in order among those of one shape."""
+    """Outputs by name, then in order among those of one size."""
     ours = [name for name in second.flow.outputs if name in second.sketches]
     theirs = [name for name in first.flow.outputs if name in first.sketches]
     pairs = [(name, name) for name in theirs if name in ours and _is_like(first, name, second, name)]
@@ -99,8 +99,7 @@ def _outputs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 
 def _is_like(first: Side, name: str, second: Side, other: str) -> bool:
-    one, two = first.sketches[name], second.sketches[other]
-    return (one.kind, one.shape) == (two.kind, two.shape)
+    return first.sketches[name].group == second.sketches[other].group
 
 
 def _measured(

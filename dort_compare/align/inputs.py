@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -156,30 +156,29 @@ def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str
         (flows[1], flows[0], {other for _, other in pairs}, values[1]),
     ):
         left = [name for name in taking.inputs if name not in paired and name not in target]
-        matched = _by_type_and_name(left, lambda n, flow=taking: _type(flow, n), holding)
+        matched = _by_type_and_name(left, taking, holding)
         target.update({name: constant(holding, source) for name, source in matched.items()})
         if matched:
             origins.append(f"{len(matched)} of {taking.title} from the constants of {holding.title}")
     return origins
 
 
-def _type(flow: Dataflow, name: str) -> tuple[int, tuple[int | None, ...]]:
-    element, shape = _declared(flow, name)
-    return element, tuple(shape or ())
-
-
-def _by_type_and_name(
-    names: list[str], type_of: Callable[[str], tuple[int, tuple[int | None, ...]]], holding: Dataflow
-) -> dict[str, str]:
+def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> dict[str, str]:
     stock: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
     for source, tensor in holding.constants.items():
         stock.setdefault((tensor.data_type, tuple(tensor.dims)), []).append(source)
     found = {}
     for name in names:
-        choices = stock.get(type_of(name), [])
-        if choices:
-            found[name] = max(choices, key=lambda source: _shared_words(name, source))
-            choices.remove(found[name])
+        element, shape = _declared(taking, name)
+        choices = stock.get((element, tuple(shape or ())), [])
+        if not choices:
+            continue
+        found[name] = max(choices, key=lambda source: _shared_words(name, source))
+        if len(choices) > 1 and not _shared_words(name, found[name]):
+            raise UsageError(
+                f"{taking.title}: input {name!r} may be any of {len(choices)} constants of {holding.title}; give --inputs"
+            )
+        choices.remove(found[name])
     return found
 
 

@@ -49,12 +49,12 @@ class Pairing:
         self.found: dict[str, Pair] = {}
         self._numbers, self._refused = numbers, refused
         self._halves = first.halves(), second.halves()
-        self._claimed: set[str] = set()
+        self._claimants: dict[str, str] = {}
         self._inputs, self._outputs = list(inputs), list(outputs)
         self._number_first()
         self._index = ContentIndex(first.sketches, first.values())
         self._order = {name: i for i, name in enumerate(second.values())}
-        self._places = Places(self.first, self.second, dict((b, a) for a, b in outputs), self.found, self._claimed)
+        self._places = Places(self.first, self.second, dict((b, a) for a, b in outputs), self.found, self._claimants.keys())
         self._pair_all()
 
     # the first model: every value has a number
@@ -70,9 +70,9 @@ class Pairing:
             number = None
             if sketch.is_small_integer:
                 number = self._numbers.of_small_integers(sketch)
-            elif name in side.flow.constants:
+            elif name not in side.flow.producer:
                 number = self._numbers.of_constant(sketch, sketch.exact)
-            elif name in side.flow.producer:
+            else:
                 number = self.first.expression(name)
             self.first.of[name] = self._numbers.fresh() if number is None else number
         self._bearers: dict[int, list[str]] = {}
@@ -85,8 +85,8 @@ class Pairing:
         side = self.second.side
         for first, second in self._inputs:
             self._pair(first, second, "input")
-        for name in side.flow.constants:
-            if name in side.sketches:
+        for name in (*side.flow.inputs, *side.flow.constants):
+            if name in side.sketches and name not in self.found:
                 self._resolve_constant(name)
         for node in side.flow.nodes:
             for name in node.results:
@@ -117,8 +117,8 @@ class Pairing:
             self._pair(self._best(same, name), name, "dataflow")
         elif near := self._near(name):
             self._pair(self._best(near, name), name, "guess")
-        else:
-            self.second.of.pop(name, None)
+        elif number is not None and self.second.is_passage(name):
+            self.second.of[name] = number
         return name in self.found
 
     def _pair(self, first: str, second: str, how: How) -> None:
@@ -127,7 +127,7 @@ class Pairing:
         number = self.first.of[first]
         self.second.of[second] = number if shapes[0] == shapes[1] else self._numbers.view(number, *shapes)
         if self._is_claim(first, second):
-            self._claimed.add(first)
+            self._claimants.setdefault(first, second)
 
     def _is_claim(self, first: str, second: str) -> bool:
         """Whether a pair leaves no room for another: constants and copies of them are shared."""
@@ -197,18 +197,22 @@ class Pairing:
         return paired
 
     def _mend_operands(self, name: str) -> set[str]:
-        """Of a node paired by place, pairs anew the operands of which only a weak pair is known."""
-        changed = set()
-        for first, second in self._places.mismatched(self.found[name].first, name):
-            known = self.found.get(second)
-            if (first, second) in self._refused or first in self._claimed or (known and not self._is_weak(known)):
-                continue
-            self._pair(first, second, "place")
-            changed |= self._follow([second])
+        """Of a node paired by place, pairs anew the operands of which no or only a weak pair is known, and theirs."""
+        changed, todo = set(), [name]
+        while todo:
+            place = todo.pop()
+            for first, second in self._places.mismatched(self.found[place].first, place):
+                known = self.found.get(second)
+                free = known is None or (first not in self._claimants and self._is_weak(known))
+                if free and (first, second) not in self._refused and second not in changed:
+                    self._pair(first, second, "place")
+                    changed |= self._follow([second])
+                    todo.append(second)
         return changed
 
     def _is_weak(self, pair: Pair) -> bool:
-        return pair.how == "guess" or self._is_copy(pair.second)
+        """Whether another pair may take its place: a guess, a copy, or a second partner of what has one."""
+        return pair.how == "guess" or self._is_copy(pair.second) or self._claimants.get(pair.first) != pair.second
 
     def _neighbours(self, names: Iterable[str]) -> set[str]:
         flow, found = self.second.side.flow, set()

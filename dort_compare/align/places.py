@@ -34,10 +34,12 @@ class Places:
     ) -> None:
         self.first, self.second = first, second
         self._outputs, self._found, self._claimed = outputs, found, claimed
-        self._readers: dict[int, list[Node]] = {}
-        for name, number in first.of.items():
-            self._readers.setdefault(number, []).extend(node for node, _ in first.side.flow.readers.get(name, ()))
-        self._known = first.of.keys()
+        self._readers: dict[int | None, list[Node]] = {}
+        for name in first.of:
+            readers = (node for node, _ in first.side.flow.readers.get(name, ()))
+            self._readers.setdefault(first.root(name), []).extend(
+                node for node in readers if not first.is_passage(node.results[0])
+            )
 
     def likeness(self, first: str, second: str) -> float:
         """How much speaks for two values of equal content, by what makes and reads them."""
@@ -74,14 +76,24 @@ class Places:
             return
         for one, other in zip(left, right, strict=True):
             both = one in self.first.side.sketches and other in self.second.side.sketches
-            if both and self.first.of[one] != self.second.of.get(other) and self._alike(one, other):
-                yield one, other
+            if both and self.first.root(one) != self.second.root(other):
+                source = self._source(other)
+                if self._alike(one, source):
+                    yield one, source
+
+    def _source(self, second: str) -> str:
+        """What a value without a partner is made from where only its shape or dtype is made."""
+        while second not in self._found and self.second.is_passage(second):
+            node = self.second.side.node(second)
+            assert node is not None
+            second = node.operands[0]
+        return second
 
     def _unshared(self, left: list[str], right: list[str]) -> tuple[list[str], list[str]]:
-        numbers = [self.second.of.get(name) for name in right]
+        numbers = [self.second.root(name) for name in right]
         rest = []
         for name in left:
-            number = self.first.of.get(name)
+            number = self.first.root(name)
             if number in numbers:
                 at = numbers.index(number)
                 del numbers[at], right[at]
@@ -91,7 +103,7 @@ class Places:
 
     def _alike(self, first: str, second: str) -> bool:
         one, other = self.first.side.sketches[first], self.second.side.sketches[second]
-        return one.kind == other.kind and one.shape == other.shape
+        return one.group == other.group
 
     def _candidates(self, second: str) -> Iterator[str]:
         """Free values of the first model that share an operand or a reader with ``second``."""
@@ -103,7 +115,7 @@ class Places:
             slot = self.second.side.flow.producer[second][1]
             for reader in self._shared_readers(node, leave_out=""):
                 seen.update(dict.fromkeys(reader.results[slot : slot + 1]))
-        for reader, slot in self.second.side.flow.readers.get(second, ())[:_MANY]:
+        for reader, slot in self.second.readers(second)[:_MANY]:
             for like in self._like(reader, second):
                 commutes = reader.proto.op_type in COMMUTATIVE
                 seen.update(dict.fromkeys(like.operands if commutes else like.operands[slot : slot + 1]))
@@ -120,7 +132,7 @@ class Places:
 
     def _shared_readers(self, node: Node, leave_out: str) -> list[Node]:
         """Nodes of the first model that read an operand of ``node``, by the operand that fewest read."""
-        numbers = {self.second.of[name] for name in node.operands if name != leave_out and name in self.second.of}
+        numbers = [self.second.root(name) for name in node.operands if name != leave_out and name in self.second.of]
         choices = [self._readers[number] for number in numbers if self._readers.get(number)]
         fewest = min(choices, key=len, default=[])
         return fewest[: 4 * _MANY]
@@ -138,8 +150,8 @@ class Places:
 
     def _operands(self, node: Node, mine: Node) -> float:
         """The share of operands that are the same, wherever they stand; a little less where the order differs."""
-        theirs = [number for number in self.first.operands(node) if number is not None]
-        ours = [number for number in self.second.operands(mine) if number is not None]
+        theirs = [number for name in node.operands if (number := self.first.root(name)) is not None]
+        ours = [number for name in mine.operands if (number := self.second.root(name)) is not None]
         if not theirs and not ours and not any(node.operands) and not any(mine.operands):
             return 1.0
         rest, shared = list(theirs), 0
@@ -154,7 +166,7 @@ class Places:
         """The share of readers of ``second`` that read ``first`` too, and whether one of them tells it from others."""
         ours = list(self._readings(self.second, second))
         theirs = list(self._readings(self.first, first))
-        is_output = self._outputs.get(second) == first
+        is_output = self._are_outputs(first, second)
         if not ours:
             return float(is_output), is_output
         matches = [reading for reading in ours if any(_agree(reading, other) for other in theirs)]
@@ -162,17 +174,31 @@ class Places:
         paired = any(self._reader_paired(first, second))
         return (len(matches) + is_output) / (len(ours) + is_output), firm or is_output or paired
 
+    def _are_outputs(self, first: str, second: str) -> bool:
+        """Whether the two are outputs in the same position, in whatever shape."""
+        partner = self._outputs.get(second)
+        for shown in () if partner else self._shown(second):
+            partner = partner or self._outputs.get(shown)
+        return partner is not None and self.first.root(partner) == self.first.root(first)
+
+    def _shown(self, second: str) -> Iterator[str]:
+        """Another shape or dtype of a value, one at a time."""
+        for node, slot in self.second.side.flow.readers.get(second, ())[:_MANY]:
+            if slot == 0 and self.second.is_passage(node.results[0]):
+                yield node.results[0]
+                yield from self._shown(node.results[0])
+
     def _reader_paired(self, first: str, second: str) -> Iterator[bool]:
-        readers = {node.index for node, _ in self.first.side.flow.readers.get(first, ())[:_MANY]}
-        for node, _ in self.second.side.flow.readers.get(second, ())[:_MANY]:
+        readers = {node.index for node, _ in self.first.readers(first)[:_MANY]}
+        for node, _ in self.second.readers(second)[:_MANY]:
             for name in node.results:
                 partner = self._found.get(name)
                 made = self.first.side.node(partner.first) if partner else None
                 yield made is not None and made.index in readers
 
     def _readings(self, numbered: Numbered, name: str) -> Iterator[Reading]:
-        for node, slot in numbered.side.flow.readers.get(name, ())[:_MANY]:
-            others = [numbered.of.get(o) for i, o in enumerate(node.operands) if i != slot]
+        for node, slot in numbered.readers(name)[:_MANY]:
+            others = [numbered.root(o) for i, o in enumerate(node.operands) if i != slot]
             commutes = node.proto.op_type in COMMUTATIVE
             if commutes:
                 others.sort(key=lambda number: -1 if number is None else number)

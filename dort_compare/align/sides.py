@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from dort_compare.align.content import Sketch
-from dort_compare.align.expressions import (
-    COMMUTATIVE,
-    RANDOM,
-    VIEWS,
-    attributes_of,
-    is_transparent,
-    operator_of,
-)
+from dort_compare.align.expressions import COMMUTATIVE, RANDOM, VIEWS, attributes_of, is_transparent, operator_of
 from dort_compare.trace.dataflow import Dataflow, Node
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -82,6 +75,10 @@ class Numbers:
         self._roots[found] = root, first_shape
         return found
 
+    def root(self, number: int) -> int:
+        """The number of what a view shows; the number itself for everything else."""
+        return self._roots[number][0] if number in self._roots else number
+
     def of_constant(self, sketch: Sketch, content: Hashable) -> int:
         """The number of a constant: dtype does not matter, nor the shape of a single element."""
         shape = sketch.shape if sketch.group[1] != 1 else ()
@@ -105,6 +102,30 @@ class Numbered:
             self._attributes[node.index] = attributes_of(node, self.side.flow)
         return self._attributes[node.index]
 
+    def root(self, name: str) -> int | None:
+        """The number of a value, whatever its shape; None where it is not known."""
+        number = self.of.get(name)
+        return None if number is None else self.numbers.root(number)
+
+    def is_passage(self, name: str) -> bool:
+        """Whether a value has the elements of the first operand of its node, in another shape or dtype perhaps."""
+        node = self.side.node(name)
+        if node is None or name != node.results[0] or not (is_transparent(node) or node.proto.op_type in VIEWS):
+            return False
+        sketches = self.side.sketches
+        return node.operands[0] in sketches and sketches[node.operands[0]].group == sketches[name].group
+
+    def readers(self, name: str) -> list[tuple[Node, int]]:
+        """Who reads a value, itself or in another shape: node and which operand."""
+        found, todo = [], [name]
+        while todo:
+            for node, slot in self.side.flow.readers.get(todo.pop(), ()):
+                if slot == 0 and self.is_passage(node.results[0]):
+                    todo.append(node.results[0])
+                else:
+                    found.append((node, slot))
+        return found
+
     def operands(self, node: Node) -> tuple[int | None, ...]:
         """The numbers of what a node reads; None for what is left out or not known."""
         return tuple(self.of.get(name) for name in node.operands)
@@ -116,13 +137,8 @@ class Numbered:
         sketches = self.side.sketches
         if node.proto.op_type in RANDOM or any(n and o is None for n, o in zip(node.operands, operands, strict=True)):
             return None
-        first = node.operands[0] if node.operands else ""
-        if first in sketches and slot == 0 and operands[0] is not None:
-            before, after = sketches[first], sketches[name]
-            if is_transparent(node) and before.kind == after.kind:
-                return operands[0]
-            if node.proto.op_type in VIEWS:
-                return self.numbers.view(operands[0], before.shape, after.shape)
+        if self.is_passage(name) and operands[0] is not None:
+            return self.numbers.view(operands[0], sketches[node.operands[0]].shape, sketches[name].shape)
         if node.proto.op_type in COMMUTATIVE:
             operands = tuple(sorted(number for number in operands if number is not None))
         while operands and operands[-1] is None:

@@ -74,8 +74,8 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], outputs: Seque
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
-    verdict, reason = _verdict(first, second, rows, causes, paired, outputs)
-    notes = (*_notes(first), *_notes(second))
+    verdict, reason = _verdict(first, second, rows, causes, paired)
+    notes = (*_notes(first), *_notes(second), *_output_types(by_name, outputs))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
 
 
@@ -85,7 +85,6 @@ def _verdict(
     rows: Sequence[ValueRow],
     causes: Sequence[Cause],
     paired: tuple[frozenset[str], frozenset[str]],
-    outputs: Sequence[tuple[str, str]],
 ) -> tuple[Judgement, str]:
     if causes:
         return "diverge", causes[0].reason
@@ -95,13 +94,15 @@ def _verdict(
         for name in side.flow.outputs:
             if name in side.sketches and name not in names:
                 return "diverge", f"output {name!r} of {side.flow.title} is paired with nothing"
-    by_name = {row.pair.second: row for row in rows if row.pair.how != "copy"}
-    for one, other in outputs:
-        row = by_name.get(other)
-        if row and row.pair.first == one and (row.dtypes[0] != row.dtypes[1] or row.shapes[0] != row.shapes[1]):
-            return "diverge", f"output {other!r} is {_type(row, 1)} instead of {_type(row, 0)}"
     compared = sum(row.pair.second in second.flow.producer for row in rows)
     return "agree", f"{compared} computed values paired, and none departs"
+
+
+def _output_types(rows: Mapping[str, ValueRow], outputs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for one, other in outputs:
+        row = rows.get(other)
+        if row and row.pair.first == one and (row.dtypes[0] != row.dtypes[1] or row.shapes[0] != row.shapes[1]):
+            yield f"output {other!r} is {_type(row, 1)} where {one!r} is {_type(row, 0)}"
 
 
 def _type(row: ValueRow, which: int) -> str:
@@ -182,7 +183,7 @@ def _shown(attribute: onnx.AttributeProto | None) -> str:
     if attribute is None:
         return "the default"
     if attribute.HasField("g") or attribute.HasField("t") or attribute.graphs or attribute.tensors:
-        return "another value" if False else "a tensor or graph"
+        return "a tensor or graph"
     value = onnx.helper.get_attribute_value(attribute)
     return str(value.decode(errors="replace") if isinstance(value, bytes) else value)
 

@@ -39,22 +39,22 @@ class Again:
     side: Side
     operands: Tensors
 
-    def shaken(self, name: str, seed: int) -> torch.Tensor | None:
-        """The value on operands that are one unit in the last place up or down; None where none is a float."""
+    def shaken(self, name: str, seed: int, precision: torch.dtype | None) -> torch.Tensor | None:
+        """The value on operands that are one rounding of ``precision`` up or down; None where none is a float."""
         node = self.side.node(name)
         if node is None:
             return None
         generator = torch.Generator().manual_seed(seed)
         known = {n: self.operands[n] for n in dict.fromkeys(node.operands) if n in self.operands}
-        moved = {n: _shake(t, generator) for n, t in known.items() if t.is_floating_point()}
+        moved = {n: _shake(t, generator, precision or t.dtype) for n, t in known.items() if t.is_floating_point()}
         if not moved:
             return None
         return run_nodes(self.engine, self.side.flow, [node], self.operands, [name], {**known, **moved})[name]
 
 
-def _shake(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _shake(tensor: torch.Tensor, generator: torch.Generator, precision: torch.dtype) -> torch.Tensor:
     signs = torch.randint(2, tensor.shape, generator=generator) * 2 - 1
-    return (tensor.double() * (1 + torch.finfo(tensor.dtype).eps * signs)).to(tensor.dtype)
+    return (tensor.double() * (1 + torch.finfo(precision).eps * signs)).to(tensor.dtype)
 
 
 class Lockstep:

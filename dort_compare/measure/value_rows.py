@@ -13,7 +13,7 @@ from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding
 from dort_compare.measure.local import without_extremes
-from dort_compare.measure.lockstep import Again, Met
+from dort_compare.measure.lockstep import Met
 from dort_compare.measure.metrics import Distance, deviation, distance
 
 Status = Literal["equal", "noise", "inherits", "departs", "random"]
@@ -102,13 +102,13 @@ class Judge:
             return local, 0.0, False
         expected, value = _comparable(met.first, value)
         if not expected.is_floating_point():
-            return local, 0.0, met.local is not None and _flips(met.again, met.pair.second, expected, value)
+            return local, 0.0, met.local is not None and _flips(met, expected, value, precision)
         expected, value = without_extremes(expected, value)
         measured = distance(expected, value)
         floor = rounding(precision or expected.dtype) * float(measured.scale or 0)
         gap = float(measured.max_abs or 0)
         if gap > floor and met.local is not None:
-            floor = max(floor, _SHAKEN * _moved(met.again, met.pair.second, met.local))
+            floor = max(floor, _SHAKEN * _moved(met, met.local, precision))
         return local, floor, gap <= floor
 
 
@@ -121,18 +121,18 @@ def _status(inherited: Distance, floor: float, is_noise: bool) -> Status:
     return "noise" if is_near else "inherits"
 
 
-def _moved(again: Again, name: str, value: torch.Tensor) -> float:
+def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> float:
     """How far the value moves where each operand of its node moves by one rounding."""
-    moved = [again.shaken(name, seed) for seed in range(_SHAKES)]
+    moved = [met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES)]
     exact = value.double()
     return max((deviation(exact, other) or 0.0 for other in moved if other is not None), default=0.0)
 
 
-def _flips(again: Again, name: str, expected: torch.Tensor, value: torch.Tensor) -> bool:
+def _flips(met: Met, expected: torch.Tensor, value: torch.Tensor, precision: torch.dtype | None) -> bool:
     """Whether the elements that differ are among those that one rounding of the operands changes."""
     firm = torch.ones_like(expected, dtype=torch.bool)
     for seed in range(_SHAKES):
-        other = again.shaken(name, seed)
+        other = met.again.shaken(met.pair.second, seed, precision)
         if other is None or other.numel() != expected.numel():
             return False
         firm &= other.reshape(expected.shape) == value
