@@ -52,17 +52,22 @@ def diff(
     sides = tuple(_side(flow, values, run) for flow, values, run in zip(flows, fed.values, engines, strict=True))
     refused: frozenset[tuple[str, str]] = frozenset()
     forced: dict[str, Sketch] = {}
-    known: list[Pair] | None = None
+    known: list[Pair] = []
     rows: list[ValueRow] = []
     for _ in range(_ROUNDS):
         second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
-        pairing = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), refused)
-        pairs = pairing.pairs()
+        kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
+        pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()
         if pairs == known:
             break
         rows, forced = _measured(sides[0], sides[1], pairs, engines, fed)
         known, refused = pairs, refused | effectless(sides[1], rows)
     return Diff(findings(sides[0], sides[1], rows, _outputs(*sides)), fed.origins)
+
+
+def _is_kept(row: ValueRow) -> bool:
+    """Whether later pairs rest on it: what the second model was found to compute on this side of it presumes the pair."""
+    return row.pair.how == "place" or (row.status == "departs" and row.pair.how in ("dataflow", "constant"))
 
 
 def _flow(model: Model, title: str) -> Dataflow:

@@ -13,7 +13,8 @@ from dort_compare.trace.dataflow import Dataflow, Node, bodies
 COMMUTATIVE = frozenset(
     ["Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
 )
-VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten"])
+VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"])
+"""Operators that keep the order of elements; Expand, where it makes none."""
 RANDOM = frozenset(
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
 )

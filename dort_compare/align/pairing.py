@@ -32,8 +32,8 @@ class Pair:
 class Pairing:
     """Finds for values of the second model their partners in the first; several may have the same.
 
-    ``inputs`` are pairs to start from, (first, second); ``outputs`` those to fall back on; ``refused`` pairs that have
-    been tried and found wrong.
+    ``inputs`` are pairs to start from, (first, second); ``outputs`` those to fall back on; ``kept`` are pairs of an
+    earlier pairing that hold, ``refused`` those that have been tried and found wrong.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Pairing:
         second: Side,
         inputs: Iterable[tuple[str, str]],
         outputs: Sequence[tuple[str, str]],
+        kept: Iterable[Pair] = (),
         refused: Set[tuple[str, str]] = frozenset(),
     ) -> None:
         numbers = Numbers()
@@ -54,8 +55,8 @@ class Pairing:
         self._number_first()
         self._index = ContentIndex(first.sketches, first.values())
         self._order = {name: i for i, name in enumerate(second.values())}
-        self._places = Places(self.first, self.second, dict((b, a) for a, b in outputs), self.found, self._claimants.keys())
-        self._pair_all()
+        self._places = Places(self.first, self.second, dict((b, a) for a, b in outputs), self.found, self._claimants)
+        self._pair_all(kept)
 
     # the first model: every value has a number
 
@@ -81,10 +82,12 @@ class Pairing:
 
     # the second model: values in order of execution, then what stands between pairs, until nothing more is found
 
-    def _pair_all(self) -> None:
+    def _pair_all(self, kept: Iterable[Pair]) -> None:
         side = self.second.side
         for first, second in self._inputs:
             self._pair(first, second, "input")
+        for pair in kept:
+            self._pair(pair.first, pair.second, pair.how)
         for name in (*side.flow.inputs, *side.flow.constants):
             if name in side.sketches and name not in self.found:
                 self._resolve_constant(name)
@@ -94,7 +97,7 @@ class Pairing:
                     self._resolve(name)
         self._fill_places()
         for first, second in self._outputs:
-            if second not in self.found and (first, second) not in self._refused:
+            if self._is_free(first, second):
                 self._pair(first, second, "output")
                 self._follow([second])
         self._fill_places()
@@ -131,12 +134,7 @@ class Pairing:
 
     def _is_claim(self, first: str, second: str) -> bool:
         """Whether a pair leaves no room for another: constants and copies of them are shared."""
-        return first not in self.first.side.flow.constants and not self._is_copy(second)
-
-    def _is_copy(self, second: str) -> bool:
-        """Whether a value has the number of an operand of the node that makes it."""
-        node = self.second.side.node(second)
-        return node is not None and self.second.of.get(second) in self.second.operands(node)
+        return first not in self.first.side.flow.constants and not self._places.is_copy(second)
 
     # content
 
@@ -202,17 +200,17 @@ class Pairing:
         while todo:
             place = todo.pop()
             for first, second in self._places.mismatched(self.found[place].first, place):
-                known = self.found.get(second)
-                free = known is None or (first not in self._claimants and self._is_weak(known))
-                if free and (first, second) not in self._refused and second not in changed:
+                if self._is_free(first, second) and second not in changed:
                     self._pair(first, second, "place")
                     changed |= self._follow([second])
                     todo.append(second)
         return changed
 
-    def _is_weak(self, pair: Pair) -> bool:
-        """Whether another pair may take its place: a guess, a copy, or a second partner of what has one."""
-        return pair.how == "guess" or self._is_copy(pair.second) or self._claimants.get(pair.first) != pair.second
+    def _is_free(self, first: str, second: str) -> bool:
+        """Whether two values may be paired after all that has been paired already."""
+        if (first, second) in self._refused:
+            return False
+        return second not in self.found or (first not in self._claimants and self._places.is_weak(second))
 
     def _neighbours(self, names: Iterable[str]) -> set[str]:
         flow, found = self.second.side.flow, set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
-from dort_compare.align.expressions import COMMUTATIVE, operator_of
+from dort_compare.align.expressions import COMMUTATIVE, VIEWS, operator_of
 from dort_compare.align.sides import Numbered
 from dort_compare.trace.dataflow import Node
 
@@ -21,7 +21,7 @@ class Places:
     """Compares the places of values of two models, of which the second is paired in part.
 
     ``outputs``: by output of the second model, the output of the first in the same position. ``found`` and
-    ``claimed`` are those of the pairing, and change while it goes on.
+    ``claimants`` are those of the pairing, and change while it goes on.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class Places:
         second: Numbered,
         outputs: Mapping[str, str],
         found: Mapping[str, Pair],
-        claimed: Set[str],
+        claimants: Mapping[str, str],
     ) -> None:
         self.first, self.second = first, second
-        self._outputs, self._found, self._claimed = outputs, found, claimed
+        self._outputs, self._found, self._claimants = outputs, found, claimants
         self._readers: dict[int | None, list[Node]] = {}
         for name in first.of:
             readers = (node for node, _ in first.side.flow.readers.get(name, ()))
@@ -44,7 +44,7 @@ class Places:
     def likeness(self, first: str, second: str) -> float:
         """How much speaks for two values of equal content, by what makes and reads them."""
         one, other = self.first.side.sketches[first], self.second.side.sketches[second]
-        same = (one.shape == other.shape) + (one.dtype == other.dtype) / 2 + (first not in self._claimed) / 4
+        same = (one.shape == other.shape) + (one.dtype == other.dtype) / 2 + (first not in self._claimants) / 4
         node, mine = self.first.side.node(first), self.second.side.node(second)
         if node is None or mine is None:
             return same + (node is mine)
@@ -77,17 +77,41 @@ class Places:
         for one, other in zip(left, right, strict=True):
             both = one in self.first.side.sketches and other in self.second.side.sketches
             if both and self.first.root(one) != self.second.root(other):
-                source = self._source(other)
-                if self._alike(one, source):
-                    yield one, source
+                both_sources = self._unviewed(one), self._source(other)
+                if self._alike(*both_sources):
+                    yield both_sources
+
+    def _unviewed(self, first: str) -> str:
+        """What a value of the first model shows, where it only shows it in another shape."""
+        while self.first.side.op_type(first) in VIEWS and self.first.is_passage(first):
+            first = self.first.side.flow.producer[first][0].operands[0]
+        return first
+
+    def is_copy(self, second: str) -> bool:
+        """Whether a value has the elements of an operand of the node that makes it."""
+        node = self.second.side.node(second)
+        if node is None:
+            return False
+        root = self.second.root(second)
+        return self.second.is_passage(second) or any(root == self.second.root(name) for name in node.operands if name)
+
+    def is_weak(self, second: str) -> bool:
+        """Whether another pair may replace that of a value: a guess, a copy, a second partner of what has one."""
+        pair = self._found[second]
+        return pair.how == "guess" or self.is_copy(second) or self._claimants.get(pair.first) != second
 
     def _source(self, second: str) -> str:
-        """What a value without a partner is made from where only its shape or dtype is made."""
-        while second not in self._found and self.second.is_passage(second):
-            node = self.second.side.node(second)
+        """Where a value, or that of which it is a copy, was first made in a way that may be wrong."""
+        chain = [second]
+        while self.second.is_passage(chain[-1]):
+            node = self.second.side.node(chain[-1])
             assert node is not None
-            second = node.operands[0]
-        return second
+            before = node.operands[0]
+            if before in self._found and (self.second.side.node(before) is None or not self.is_weak(before)):
+                break
+            chain.append(before)
+        copies = [name for name in chain if self.second.side.op_type(name) in ("Identity", "Cast")]
+        return (copies or chain)[-1]
 
     def _unshared(self, left: list[str], right: list[str]) -> tuple[list[str], list[str]]:
         numbers = [self.second.root(name) for name in right]
@@ -120,7 +144,8 @@ class Places:
                 commutes = reader.proto.op_type in COMMUTATIVE
                 seen.update(dict.fromkeys(like.operands if commutes else like.operands[slot : slot + 1]))
         sketches = self.first.side.sketches
-        return (name for name in seen if name in sketches and name not in self._claimed and self._alike(name, second))
+        shown = dict.fromkeys(self._unviewed(name) for name in seen if name in sketches)
+        return (name for name in shown if name not in self._claimants and self._alike(name, second))
 
     def _like(self, reader: Node, second: str) -> Iterator[Node]:
         """Nodes of the first model that may be ``reader``: its partner, or what reads the same other operands."""
@@ -142,7 +167,8 @@ class Places:
         readers, is_firm = self._same_readers(first, second)
         node, mine = self.first.side.node(first), self.second.side.node(second)
         shared = self._operands(node, mine) if node and mine else 0.0
-        if not readers or not (shared or is_firm):
+        same_operands = shared > 0.9 and mine is not None and len(mine.operands) > 1
+        if not (readers and (shared or is_firm)) and not same_operands:
             return 0.0
         same = node is mine or bool(node and mine and operator_of(node) == operator_of(mine))
         equal = bool(same and node and mine and self.first.attributes(node) == self.second.attributes(mine))
