@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-_BLOCK = 2**18  # elements sketched together
+_BLOCK = 2**16  # elements sketched together
 _PROJECTIONS = 4
 _SAMPLE = 4096
 _EXTREME = 0.25  # of the dtype's largest number: stands for infinity, as masks do
@@ -20,7 +20,9 @@ _SMALL = 64
 """Integers so few are sizes, axes and positions: equal ones are the same for whoever reads them."""
 _TOLERANCE = 2e-3
 _HALF_TOLERANCE = 5e-2
-_NEAREST = 64  # neighbours looked at, on either side
+_ROUNDING = 1e-5
+_HALF_ROUNDING = 1e-2
+_NEAREST = 64  # neighbours looked at
 _FLOOR = 1e-30
 
 
@@ -71,28 +73,32 @@ class Sketch:
         return self.distance(other) <= tolerance
 
 
-def tolerance(*, halved: bool) -> float:
-    """How far the sketches of two right values may lie apart; ``halved`` where one went through a half precision."""
-    return _HALF_TOLERANCE if halved else _TOLERANCE
+def tolerance(*, halved: bool, exact: bool = False) -> float:
+    """How far the sketches of two right values may lie apart; ``halved`` where one went through a half precision.
+
+    ``exact``: as far as one rounding moves them, for what nothing has been added to by earlier nodes.
+    """
+    loose, tight = (_HALF_TOLERANCE, _HALF_ROUNDING) if halved else (_TOLERANCE, _ROUNDING)
+    return tight if exact else loose
 
 
 def sketch(tensor: torch.Tensor) -> Sketch:
     """Sketches a tensor on the CPU, a block at a time."""
     kind = kind_of(tensor.dtype)
     values = torch.view_as_real(tensor.resolve_conj()) if kind == "complex" else tensor
-    flat = values.reshape(-1)
-    sample = _finite(flat[:: max(1, flat.numel() // _SAMPLE)])
-    nonzero = sample[sample != 0].abs()
-    scale = nonzero.median().item() if nonzero.numel() else 0.0
-    sums, squares, extremes = torch.zeros(_PROJECTIONS, dtype=torch.float64), 0.0, 0
+    flat = values.detach().reshape(-1)
+    limit = _EXTREME * torch.finfo(flat.dtype).max if flat.is_floating_point() else math.inf
+    sample, _ = _finite(flat[:: max(1, flat.numel() // _SAMPLE)], limit)
+    nonzero = np.abs(sample[sample != 0])
+    scale = float(np.median(nonzero)) if nonzero.size else 0.0
+    sums, squares, extremes, digest = np.zeros(_PROJECTIONS), 0.0, 0, hashlib.blake2b(digest_size=16)
     for number, block in enumerate(flat.split(_BLOCK)):
-        finite = _finite(block)
-        extremes += _count_extremes(block)
-        squashed = finite / (finite.abs() + (scale or 1.0))
-        directions = _directions(number)[:, : len(block)]
-        sums += directions @ squashed
-        squares += squashed.dot(squashed).item()
-    length = math.sqrt(squares) or 1.0
+        finite, left_out = _finite(block, limit)
+        extremes += left_out
+        squashed = finite / (np.abs(finite) + (scale or 1.0))
+        sums += (_directions(number)[:, : squashed.size] * squashed).sum(1)
+        squares += float(np.square(squashed).sum())
+        digest.update(_exact(block, finite, left_out))
     return Sketch(
         kind,
         tensor.dtype,
@@ -100,8 +106,8 @@ def sketch(tensor: torch.Tensor) -> Sketch:
         tensor.numel() * tensor.element_size(),
         scale,
         extremes,
-        tuple((sums / length).tolist()),
-        _digest(flat, kind),
+        tuple((sums / (math.sqrt(squares) or 1.0)).tolist()),
+        digest.hexdigest(),
         kind != "bool" and _is_telling(sample, kind),
     )
 
@@ -113,40 +119,31 @@ def kind_of(dtype: torch.dtype) -> str:
     return "complex" if dtype.is_complex else "bool" if dtype == torch.bool else "int"
 
 
-def _finite(values: torch.Tensor) -> torch.Tensor:
-    """In float64, 0 for what is not finite or stands for infinity."""
-    doubled = values.double()
-    return doubled.masked_fill_(~_is_ordinary(values, doubled), 0)
+def _finite(values: torch.Tensor, limit: float) -> tuple[np.ndarray, int]:
+    """In float64, 0 for what is not finite or stands for infinity, and how many those are."""
+    doubled = values.double().numpy()
+    ordinary = np.abs(doubled) < limit
+    count = int(np.count_nonzero(ordinary))
+    return (doubled, 0) if count == doubled.size else (np.where(ordinary, doubled, 0.0), doubled.size - count)
 
 
-def _is_ordinary(values: torch.Tensor, doubled: torch.Tensor) -> torch.Tensor:
-    limit = _EXTREME * torch.finfo(values.dtype).max if values.is_floating_point() else math.inf
-    return doubled.abs() < limit
-
-
-def _count_extremes(values: torch.Tensor) -> int:
-    return int((~_is_ordinary(values, values.double())).sum()) if values.is_floating_point() else 0
+def _exact(block: torch.Tensor, finite: np.ndarray, left_out: int) -> bytes:
+    """The numbers whatever their dtype; 0 and -0 are one."""
+    if not block.is_floating_point():
+        return block.to(torch.int64).numpy().tobytes()
+    return (block.double().numpy() if left_out else finite + 0.0).tobytes()
 
 
 @functools.lru_cache(maxsize=8)
-def _directions(block: int) -> torch.Tensor:
+def _directions(block: int) -> np.ndarray:
     """Random signs; one matrix serves many tensors."""
-    generator = torch.Generator().manual_seed(block)
-    return (torch.randint(2, (_PROJECTIONS, _BLOCK), generator=generator) * 2 - 1).double()
+    return np.random.default_rng(block).choice([-1.0, 1.0], size=(_PROJECTIONS, _BLOCK))
 
 
-def _digest(flat: torch.Tensor, kind: str) -> str:
-    """Of the numbers, whatever their dtype; 0 and -0 are one."""
-    digest = hashlib.blake2b(digest_size=16)
-    for block in flat.split(_BLOCK):
-        digest.update((block.double() + 0.0 if kind in ("float", "complex") else block.to(torch.int64)).numpy())
-    return digest.hexdigest()
-
-
-def _is_telling(sample: torch.Tensor, kind: str) -> bool:
-    if sample[:256].unique().numel() < _DISTINCT:
+def _is_telling(sample: np.ndarray, kind: str) -> bool:
+    if np.unique(sample[:256]).size < _DISTINCT:
         return False
-    return kind != "int" or sample.diff().unique().numel() >= _DISTINCT
+    return kind != "int" or np.unique(np.diff(sample)).size >= _DISTINCT
 
 
 class ContentIndex:
@@ -154,29 +151,34 @@ class ContentIndex:
 
     def __init__(self, sketches: Mapping[str, Sketch], names: Iterable[str]) -> None:
         self._sketches = sketches
-        groups: dict[tuple[str, int], list[tuple[float, str]]] = {}
+        groups: dict[tuple[str, int], list[str]] = {}
         for name in names:
-            found = sketches[name]
-            groups.setdefault(found.group, []).append((_logarithm(found.scale), name))
-        self._groups = {group: sorted(members, key=lambda member: member[0]) for group, members in groups.items()}
+            groups.setdefault(sketches[name].group, []).append(name)
+        self._groups = {group: _Group([(name, sketches[name]) for name in names]) for group, names in groups.items()}
 
     def near(self, wanted: Sketch, tolerance: float) -> list[str]:
         """Names by distance, the nearest first, then in the order given."""
-        found = [
-            (distance, name)
-            for name in self._neighbours(wanted, tolerance)
-            if (distance := wanted.distance(self._sketches[name])) <= tolerance
-        ]
+        group = self._groups.get(wanted.group)
+        found = []
+        for name in group.neighbours(wanted, tolerance) if group else ():
+            distance = wanted.distance(self._sketches[name])
+            if distance <= tolerance:
+                found.append((distance, name))
         return [name for _, name in sorted(found, key=lambda pair: pair[0])]
 
-    def _neighbours(self, wanted: Sketch, tolerance: float) -> Iterator[str]:
-        members = self._groups.get(wanted.group, [])
-        centre = _logarithm(wanted.scale)
-        middle = bisect.bisect_left(members, centre, key=lambda member: member[0])
-        first, last = max(0, middle - _NEAREST), middle + _NEAREST
-        reach = 2 * tolerance
-        return (name for place, name in members[first:last] if abs(place - centre) <= reach)
 
+class _Group:
+    """Values of one kind and size, by scale."""
 
-def _logarithm(scale: float) -> float:
-    return math.log(max(scale, _FLOOR))
+    def __init__(self, members: Sequence[tuple[str, Sketch]]) -> None:
+        members = sorted(members, key=lambda member: member[1].scale)
+        self._names = [name for name, _ in members]
+        self._scales = np.array([sketch.scale for _, sketch in members])
+        self._projections = np.array([sketch.projections for _, sketch in members])
+
+    def neighbours(self, wanted: Sketch, tolerance: float) -> Iterator[str]:
+        """At most ``_NEAREST``, those that were made first; equal contents may be many."""
+        reach = (1 - tolerance) * wanted.scale, wanted.scale / (1 - tolerance) + _FLOOR
+        first, last = np.searchsorted(self._scales, reach[0]), np.searchsorted(self._scales, reach[1], side="right")
+        gaps = np.abs(self._projections[first:last] - np.array(wanted.projections)).max(1, initial=0.0)
+        return (self._names[first + i] for i in np.flatnonzero(gaps <= tolerance)[:_NEAREST])

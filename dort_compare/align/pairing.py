@@ -50,6 +50,7 @@ class Pairing:
         self.found: dict[str, Pair] = {}
         self._numbers, self._refused = numbers, refused
         self._halves = first.halves(), second.halves()
+        self._any_halves = any(self._halves)
         self._claimants: dict[str, str] = {}
         self._inputs, self._outputs = list(inputs), list(outputs)
         self._number_first()
@@ -95,6 +96,9 @@ class Pairing:
             for name in node.results:
                 if name in side.sketches and name not in self.found:
                     self._resolve(name)
+        for pair in list(self.found.values()):
+            if pair.how == "content" and not self._is_near(pair.first, pair.second, exact=True):
+                self._mend_operands(pair.second)
         self._fill_places()
         for first, second in self._outputs:
             if self._is_free(first, second):
@@ -103,23 +107,22 @@ class Pairing:
         self._fill_places()
 
     def _resolve_constant(self, name: str) -> None:
-        near = self._near(name)
-        if near:
-            self._pair(near[0], name, "constant")
+        same = self._near(name, exact=True)
+        if same:
+            self._pair(same[0], name, "constant")
 
     def _resolve(self, name: str) -> bool:
         """Pairs a result by the expression that makes it, else by its content; whether that was possible."""
         number = self.second.expression(name)
         same = [a for a in self._bearers.get(number, []) if (a, name) not in self._refused] if number is not None else []
-        agreeing = [a for a in same if self._is_near(a, name)]
-        if agreeing:
-            self._pair(self._best(agreeing, name), name, "dataflow")
-        elif near := self._telling(name):
+        if same:
+            agreeing = [a for a in same if self._is_near(a, name)]
+            self._pair(self._best(agreeing or same, name), name, "dataflow")
+        elif near := self._near(name, exact=True):
+            telling = self.second.side.sketches[name].is_telling
+            self._pair(self._best(near, name), name, "content" if telling else "guess")
+        elif self.second.side.sketches[name].is_telling and (near := self._near(name)):
             self._pair(self._best(near, name), name, "content")
-        elif same:
-            self._pair(self._best(same, name), name, "dataflow")
-        elif near := self._near(name):
-            self._pair(self._best(near, name), name, "guess")
         elif number is not None and self.second.is_passage(name):
             self.second.of[name] = number
         return name in self.found
@@ -138,21 +141,15 @@ class Pairing:
 
     # content
 
-    def _tolerance(self, first: str, second: str) -> float:
-        halved = first in self._halves[0] or second in self._halves[1]
-        return tolerance(halved=halved)
-
-    def _is_near(self, first: str, second: str) -> bool:
+    def _is_near(self, first: str, second: str, *, exact: bool = False) -> bool:
         one, other = self.first.side.sketches[first], self.second.side.sketches[second]
-        return one.is_near(other, self._tolerance(first, second))
+        halved = first in self._halves[0] or second in self._halves[1]
+        return one.is_near(other, tolerance(halved=halved, exact=exact))
 
-    def _near(self, name: str) -> list[str]:
-        sketch = self.second.side.sketches[name]
-        found = self._index.near(sketch, tolerance(halved=True))
-        return [a for a in found if (a, name) not in self._refused and self._is_near(a, name)]
-
-    def _telling(self, name: str) -> list[str]:
-        return self._near(name) if self.second.side.sketches[name].is_telling else []
+    def _near(self, name: str, *, exact: bool = False) -> list[str]:
+        """Values of the first model with the content of ``name``, the nearest first."""
+        found = self._index.near(self.second.side.sketches[name], tolerance(halved=self._any_halves, exact=exact))
+        return [a for a in found if (a, name) not in self._refused and self._is_near(a, name, exact=exact)]
 
     def _best(self, candidates: Sequence[str], name: str) -> str:
         """The one that most speaks for, the nearest or first where several are alike."""

@@ -24,6 +24,7 @@ _AS_IT_IS = SessionSettings(
     session_options={
         "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
         "log_severity_level": 4,
+        "session.intra_op.allow_spinning": "0",  # idle threads that spin take the cores from torch's
     }
 )
 
