@@ -57,12 +57,12 @@ def chain(nodes: int, *, doubled: bool, fault: int | None) -> onnx.ModelProto:
     def copied(name: str) -> str:
         if not doubled:
             return name
-        kind = len(to.nodes) % 3
-        if kind == 0:
-            return to.add("Identity", name)
-        if kind == 1:
+        kind = len(to.constants) % 3 + 3 * (len(to.nodes) % 2)
+        if kind == 4:
             return to.add("Cast", to.add("Cast", name, to=TensorProto.DOUBLE), to=TensorProto.FLOAT)
-        return to.add("Reshape", to.add("Reshape", name, shape), back)
+        if kind == 5:
+            return to.add("Reshape", to.add("Reshape", name, shape), back)
+        return to.add("Identity", name)
 
     for block in range(nodes // PER_BLOCK):
         weight = to.constant((random.standard_normal((WIDTH, WIDTH)) / 8).astype(np.float32))

@@ -25,7 +25,7 @@ from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.engine import Engine, EngineName, ort_engine, reference_engine
 from dort_compare.trace.execution import streamed
 
-_ROUNDS = 4
+_ROUNDS = 3
 Model = onnx.ModelProto | str | Path
 
 
@@ -52,16 +52,17 @@ def diff(
     sides = tuple(_side(flow, values, run) for flow, values, run in zip(flows, fed.values, engines, strict=True))
     refused: frozenset[tuple[str, str]] = frozenset()
     forced: dict[str, Sketch] = {}
-    known: list[Pair] = []
+    known: set[tuple[str, str]] = set()
     rows: list[ValueRow] = []
     for _ in range(_ROUNDS):
         second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
         kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
         pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()
-        if pairs == known:
+        names = {(pair.first, pair.second) for pair in pairs}
+        if names == known:
             break
         rows, forced = _measured(sides[0], sides[1], pairs, engines, fed)
-        known, refused = pairs, refused | effectless(sides[1], rows)
+        known, refused = names, refused | effectless(sides[1], rows)
     return Diff(findings(sides[0], sides[1], rows, _outputs(*sides)), fed.origins)
 
 

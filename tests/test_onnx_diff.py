@@ -165,7 +165,7 @@ def test_a_model_agrees_with_itself_and_every_value_is_paired() -> None:
     assert {row.status for row in found.rows} == {"equal"}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**31))
 def test_names_order_copies_and_commuted_additions_do_not_matter(seed: int) -> None:
     first = attention()
@@ -175,7 +175,7 @@ def test_names_order_copies_and_commuted_additions_do_not_matter(seed: int) -> N
     assert not [value for value in found.findings.unpaired if value.model == "first"]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
 def test_a_planted_fault_is_named_whatever_the_names_and_the_order(seed: int, fault: str) -> None:
     place, plant = FAULTS[fault]
@@ -186,7 +186,7 @@ def test_a_planted_fault_is_named_whatever_the_names_and_the_order(seed: int, fa
     assert [cause.row.pair.first for cause in found.findings.causes] == [place], str(found)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
 def test_a_planted_fault_is_named_behind_copies(seed: int, fault: str) -> None:
     place, plant = FAULTS[fault]
@@ -194,8 +194,7 @@ def test_a_planted_fault_is_named_behind_copies(seed: int, fault: str) -> None:
     plant(wrong.graph)
     found = diff(attention(), with_copies(wrong, seed))
     assert found.verdict == "diverge"
-    assert found.first_departure is not None
-    assert found.first_departure.row.pair.second == place, str(found)
+    assert [cause.row.pair.first for cause in found.findings.causes] == [place], str(found)
 
 
 def test_three_faults_are_all_named() -> None:
@@ -220,7 +219,9 @@ def test_bits_lost_between_two_casts_are_found() -> None:
 
 
 def test_another_decomposition_agrees() -> None:
-    fused = "agraph (float[4, 8] x) => (float[4, 8] y) { h = MatMul(x, w)\n y = LayerNormalization<epsilon = 1e-5>(h, g) }"
+    fused = (
+        "agraph (float[4, 8] x) => (float[4, 8] y) { h = MatMul(x, w)\n y = LayerNormalization<epsilon = 1e-5>(h, g) }"
+    )
     steps = """agraph (float[4, 8] x) => (float[4, 8] y) {
         h = Gemm<transB = 1>(x, wt)
         mean = ReduceMean<keepdims = 1>(h, last)
@@ -340,15 +341,17 @@ def test_the_same_module_by_two_exporters(graphs_of: object) -> None:
     inputs = {name: as_tensor(value) for name, value in graph.named_inputs().items()}
     found = diff(exported, graph.onnx_model, inputs)
     assert found.verdict == "agree", str(found)
-    computed = {row.pair.second for row in found.rows} & {n for node in graph.onnx_model.graph.node for n in node.output}
-    assert len(computed) >= 6
+    computed = {row.pair.second for row in found.rows} & {
+        n for node in graph.onnx_model.graph.node for n in node.output
+    }
+    assert computed >= {"addmm", "addmm_1", "gelu", "getitem"}
     wrong = onnx.ModelProto()
     wrong.CopyFrom(graph.onnx_model)
     node = next(node for node in wrong.graph.node if node.op_type == "Add" and node.output[0].startswith("addmm"))
     node.op_type = "Sub"
     departure = diff(exported, wrong, inputs).first_departure
     assert departure is not None
-    assert departure.row.pair.second == node.output[0]
+    assert any(label.startswith("Sub ") for label in departure.nodes[1]), departure
 
 
 def test_the_json_is_strict(tmp_path: object) -> None:

@@ -33,9 +33,7 @@ class Inputs:
     origins: tuple[str, ...]
 
 
-def make_inputs(
-    first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int
-) -> Inputs:
+def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
     """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
     holds itself, else random ones.
 
@@ -48,7 +46,9 @@ def make_inputs(
     known = {*first.inputs, *second.inputs}
     for name in given or {}:
         if name not in known:
-            raise UsageError(f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}")
+            raise UsageError(
+                f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
+            )
     pairs = _paired(first, second)
     values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]] = ({}, {})
     origins = _take_given(flows, pairs, given or {}, values)
@@ -192,7 +192,9 @@ def _draw(flow: Dataflow, name: str, generator: torch.Generator) -> torch.Tensor
     sizes = [SIZE if size is None else size for size in shape or []]
     if math.prod(sizes) > _LIMIT or min(sizes, default=0) < 0:
         declared = "x".join(map(str, sizes))
-        raise UsageError(f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs")
+        raise UsageError(
+            f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
+        )
     dtype = _dtype(flow, name, element)
     if dtype == torch.bool:
         return torch.randint(2, sizes, generator=generator).bool()

@@ -114,7 +114,7 @@ class Pairing:
     def _resolve(self, name: str) -> bool:
         """Pairs a result by the expression that makes it, else by its content; whether that was possible."""
         number = self.second.expression(name)
-        same = [a for a in self._bearers.get(number, []) if (a, name) not in self._refused] if number is not None else []
+        same = [a for a in self._bearing(number, name) if (a, name) not in self._refused]
         if same:
             agreeing = [a for a in same if self._is_near(a, name)]
             self._pair(self._best(agreeing or same, name), name, "dataflow")
@@ -126,6 +126,13 @@ class Pairing:
         elif number is not None and self.second.is_passage(name):
             self.second.of[name] = number
         return name in self.found
+
+    def _bearing(self, number: int | None, name: str) -> list[str]:
+        """Values of the first model with a number; for a view that it has not, what is shown."""
+        if number is None:
+            return []
+        known = self._bearers.get(number, [])
+        return known or (self._bearers.get(self._numbers.root(number), []) if self.second.is_passage(name) else [])
 
     def _pair(self, first: str, second: str, how: How) -> None:
         self.found[second] = Pair(first, second, how)
@@ -198,10 +205,21 @@ class Pairing:
             place = todo.pop()
             for first, second in self._places.mismatched(self.found[place].first, place):
                 if self._is_free(first, second) and second not in changed:
+                    self._forget_copies(second)
                     self._pair(first, second, "place")
                     changed |= self._follow([second])
                     todo.append(second)
         return changed
+
+    def _forget_copies(self, name: str) -> None:
+        """Undoes the pairs of what only shows a value that is about to be paired anew."""
+        todo = [name]
+        while todo:
+            for node, slot in self.second.side.flow.readers.get(todo.pop(), ()):
+                copy = node.results[0]
+                if slot == 0 and copy in self.found and self.second.is_passage(copy):
+                    del self.found[copy]
+                    todo.append(copy)
 
     def _is_free(self, first: str, second: str) -> bool:
         """Whether two values may be paired after all that has been paired already."""

@@ -60,7 +60,11 @@ class Places:
         if not scored:
             return None
         scored.sort(key=lambda pair: -pair[0])
-        if len(scored) > 1 and scored[0][0] == scored[1][0] and self.first.of[scored[0][1]] != self.first.of[scored[1][1]]:
+        if (
+            len(scored) > 1
+            and scored[0][0] == scored[1][0]
+            and self.first.of[scored[0][1]] != self.first.of[scored[1][1]]
+        ):
             return None
         return scored[0][1]
 
@@ -98,6 +102,8 @@ class Places:
     def is_weak(self, second: str) -> bool:
         """Whether another pair may replace that of a value: a guess, a copy, a second partner of what has one."""
         pair = self._found[second]
+        if pair.how in ("input", "constant"):
+            return False
         return pair.how == "guess" or self.is_copy(second) or self._claimants.get(pair.first) != second
 
     def _source(self, second: str) -> str:

@@ -21,8 +21,12 @@ _FILE = click.Path(path_type=Path)
 @click.argument("second", metavar="B.onnx", type=_FILE)
 @click.option("--inputs", "inputs_file", type=_FILE, default=None, help="Inputs by name.  [default: random ones]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of random inputs.")
-@click.option("--engine", type=click.Choice(["ort", "reference"]), default="ort", show_default=True, help="What runs them.")
-@click.option("--provider", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Of ONNX Runtime.")
+@click.option(
+    "--engine", type=click.Choice(["ort", "reference"]), default="ort", show_default=True, help="What runs them."
+)
+@click.option(
+    "--provider", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Of ONNX Runtime."
+)
 @click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
 @click.option("--all", "everything", is_flag=True, help="Show every pair and every value without one.")
 def diff(

@@ -119,7 +119,9 @@ def _cause_lines(cause: Cause) -> Iterator[str]:
             yield f"  made in the {model} by: {', '.join(nodes[-_SHOWN:])}{more}"
     for operand in cause.operands:
         if operand.name:
-            yield f"  reads {operand.name!r}: " + (f"{operand.status}, {operand.partner!r}" if operand.partner else "unpaired")
+            yield f"  reads {operand.name!r}: " + (
+                f"{operand.status}, {operand.partner!r}" if operand.partner else "unpaired"
+            )
 
 
 def _kind(reason: str) -> str:

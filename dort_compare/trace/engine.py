@@ -42,14 +42,14 @@ def ort_engine(providers: Sequence[Provider]) -> Engine:
     on_cuda = any("CUDA" in name for name, _ in providers)
     device = torch.device("cuda" if on_cuda else "cpu")
 
-    def run(
-        model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]
-    ) -> list[torch.Tensor]:
+    def run(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]) -> list[torch.Tensor]:
         try:
             session = make_session(model, _AS_IT_IS, providers)
         except ExecutionError:
             if not _holds_bfloat16(model, feeds):
                 raise
+            for i, node in enumerate(model.graph.node):
+                node.name = f"node{i}"
             typed = ir.from_proto(onnx.shape_inference.infer_shapes(model))
             session = make_session(with_kernels(typed, providers), _AS_IT_IS, providers)
         found = session.run({name: t.to(device) for name, t in feeds.items()}, dict.fromkeys(wanted, device))

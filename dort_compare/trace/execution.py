@@ -44,9 +44,7 @@ def constant(flow: Dataflow, name: str) -> torch.Tensor:
     return as_torch(ir.from_proto(flow.constants[name]))
 
 
-def streamed(
-    flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine
-) -> Iterator[tuple[str, torch.Tensor]]:
+def streamed(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     """Every numeric value of ``flow`` once: inputs, constants, results in order; those alive are few."""
     yield from inputs.items()
     for name in flow.constants:
