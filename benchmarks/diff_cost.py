@@ -76,6 +76,7 @@ def chain(nodes: int, *, doubled: bool, fault: int | None) -> onnx.ModelProto:
 
 
 def main() -> None:
+    """Times a clean pair and one with a fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=8000)
     nodes = parser.parse_args().nodes

@@ -16,9 +16,9 @@ from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_any_model
 from dort_compare.errors import UsageError
 from dort_compare.measure.departures import effectless
+from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.lockstep import Lockstep, Met
 from dort_compare.measure.value_rows import Judge, ValueRow
-from dort_compare.measure.diff_verdict import findings
 from dort_compare.report.diff import Diff
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
@@ -67,7 +67,7 @@ def diff(
 
 
 def _is_kept(row: ValueRow) -> bool:
-    """Whether later pairs rest on it: what the second model was found to compute on this side of it presumes the pair."""
+    """Whether later pairs rest on it: what was computed behind it presumes it."""
     return row.pair.how == "place" or (row.status == "departs" and row.pair.how in ("dataflow", "constant"))
 
 

@@ -98,7 +98,7 @@ def shuffled(original: onnx.ModelProto, seed: int) -> onnx.ModelProto:
 
 
 def with_copies(original: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """The same model with an Identity, a cast there and back, or neither, behind every value, and additions commuted."""
+    """The same model with an Identity, a cast there and back, or neither, behind values, and additions commuted."""
     rng = random.Random(seed)
     copy = onnx.ModelProto()
     copy.CopyFrom(original)
@@ -318,7 +318,12 @@ def test_half_precision_is_judged_by_its_own_rounding() -> None:
     text = "agraph ({0}[4, 8] x) => ({0}[4, 8] y) {{ h = MatMul(x, w)\n y = Tanh(h) }}"
     w = weights("w")["w"]
     first = model(text.format("float16"), w=w.astype(np.float16))
-    wide = "agraph (float16[4, 8] x) => (float16[4, 8] y) { c = Cast<to = 1>(x)\n h = MatMul(c, w)\n t = Tanh(h)\n y = Cast<to = 10>(t) }"
+    wide = """agraph (float16[4, 8] x) => (float16[4, 8] y) {
+        c = Cast<to = 1>(x)
+        h = MatMul(c, w)
+        t = Tanh(h)
+        y = Cast<to = 10>(t)
+    }"""
     found = diff(first, model(wide, w=w.astype(np.float16).astype(np.float32)))
     assert found.verdict == "agree", str(found)
 

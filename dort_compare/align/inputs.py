@@ -116,7 +116,7 @@ def _take_given(
     for flow, partner, target in zip(flows, partners, values, strict=True):
         for name in flow.inputs:
             source = name if name in given else partner.get(name)
-            if source in given:
+            if source is not None and source in given:
                 target[name] = _checked(flow, name, given[source])
     return [f"{len(given)} given"] if given else []
 
@@ -176,7 +176,8 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
         found[name] = max(choices, key=lambda source: _shared_words(name, source))
         if len(choices) > 1 and not _shared_words(name, found[name]):
             raise UsageError(
-                f"{taking.title}: input {name!r} may be any of {len(choices)} constants of {holding.title}; give --inputs"
+                f"{taking.title}: input {name!r} may be any of {len(choices)} constants "
+                f"of {holding.title}; give --inputs"
             )
         choices.remove(found[name])
     return found

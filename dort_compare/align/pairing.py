@@ -56,7 +56,7 @@ class Pairing:
         self._number_first()
         self._index = ContentIndex(first.sketches, first.values())
         self._order = {name: i for i, name in enumerate(second.values())}
-        self._places = Places(self.first, self.second, dict((b, a) for a, b in outputs), self.found, self._claimants)
+        self._places = Places(self.first, self.second, {b: a for a, b in outputs}, self.found, self._claimants)
         self._pair_all(kept)
 
     # the first model: every value has a number
@@ -228,7 +228,7 @@ class Pairing:
         return second not in self.found or (first not in self._claimants and self._places.is_weak(second))
 
     def _neighbours(self, names: Iterable[str]) -> set[str]:
-        flow, found = self.second.side.flow, set()
+        flow, found = self.second.side.flow, set[str]()
         for name in names:
             node = self.second.side.node(name)
             found.update(node.operands if node else ())

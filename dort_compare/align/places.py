@@ -1,4 +1,4 @@
-"""Where a value stands: what it is made from and who reads it. Two values in the same place are the same, right or wrong."""
+"""Where a value stands: what it is made from and who reads it; in one place stands one value, right or wrong."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Places:
         return scored[0][1]
 
     def mismatched(self, first: str, second: str) -> Iterator[tuple[str, str]]:
-        """The operands, (first, second), in which two nodes of the same operator differ, where there is one such pair."""
+        """The operands, (first, second), in which two nodes of the same operator differ."""
         node, mine = self.first.side.node(first), self.second.side.node(second)
         if node is None or mine is None or operator_of(node) != operator_of(mine):
             return

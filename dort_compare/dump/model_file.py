@@ -74,7 +74,7 @@ def _check_beside(path: Path, location: str) -> None:
 def _check_inside(path: Path, location: str) -> None:
     folder = path.parent.resolve()
     data = folder / location
-    if data.resolve().parent != folder and folder not in data.resolve().parents or data.is_symlink():
+    if folder not in data.resolve().parents or data.is_symlink():
         raise DumpError(f"{path} keeps constants in {location!r}, outside its folder, so it is not read")
 
 

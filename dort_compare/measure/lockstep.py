@@ -1,4 +1,4 @@
-"""Two models run side by side, the second twice: on its own values, and on the first model's values of what it reads."""
+"""Two models run side by side, the second twice: on its own values, and on the first model's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row a pair of values of two models: how far apart, how much of it the second model's nodes add, and the status."""
+"""One row a pair of values of two models: how far apart, and how much of it the second model's nodes add."""
 
 from __future__ import annotations
 

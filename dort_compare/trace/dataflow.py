@@ -12,10 +12,9 @@ from dort_compare.errors import UsageError
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 _STRING = onnx.TensorProto.STRING
-_MAKES_OPAQUE = frozenset(
-    ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap", "SplitToSequence"]
-    + ["Optional", "StringConcat", "StringNormalizer", "StringSplit"]
-)
+_MAKES_SEQUENCES = ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap"]
+_MAKES_STRINGS = ["StringConcat", "StringNormalizer", "StringSplit"]
+_MAKES_OPAQUE = frozenset([*_MAKES_SEQUENCES, "SplitToSequence", "Optional", *_MAKES_STRINGS])
 _HANDS_ON = frozenset(["Identity", "Reshape", "Gather", "Concat", "Squeeze", "Unsqueeze", "Transpose", "Slice"])
 _CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
 

@@ -106,7 +106,7 @@ def run_nodes(
     part = flow.with_opaque(nodes)
     made = {name for node in part for name in node.results if name}
     local = {name: f"{name}\nitself" for name in made if name in replaced}
-    model, feeds = _part(flow, part, made, local), {}
+    model, feeds = _part(flow, part, local), {}
     for name in dict.fromkeys(name for node in part for name in node.operands if name):
         if name in replaced:
             feeds[name] = replaced[name]
@@ -129,7 +129,7 @@ def run_nodes(
         raise type(problem)(f"{flow.title}: {problem}") from None
 
 
-def _part(flow: Dataflow, nodes: Sequence[Node], made: set[str], local: Mapping[str, str]) -> onnx.ModelProto:
+def _part(flow: Dataflow, nodes: Sequence[Node], local: Mapping[str, str]) -> onnx.ModelProto:
     model = onnx.ModelProto(ir_version=flow.proto.ir_version, producer_name=flow.proto.producer_name)
     model.opset_import.extend(flow.proto.opset_import)
     model.functions.extend(flow.proto.functions)

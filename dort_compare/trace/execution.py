@@ -28,7 +28,7 @@ class Execution:
     def advance(
         self, nodes: Sequence[Node], replaced: Mapping[str, torch.Tensor] | None = None
     ) -> dict[str, torch.Tensor]:
-        """Runs ``nodes`` on the live values, those of ``replaced`` in their places, and returns their numeric results."""
+        """Runs ``nodes`` on the live values, those of ``replaced`` in their places, and returns their tensors."""
         wanted = [name for node in nodes for name in self.flow.tensors_of(node)]
         found = run_nodes(self._engine, self.flow, nodes, self.live, wanted, replaced)
         self.live.update(found)
@@ -41,7 +41,7 @@ class Execution:
 
 def constant(flow: Dataflow, name: str) -> torch.Tensor:
     """A constant of a model."""
-    return as_torch(ir.from_proto(flow.constants[name]))
+    return as_torch(ir.serde.deserialize_tensor(flow.constants[name]))
 
 
 def streamed(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:

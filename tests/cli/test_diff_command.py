@@ -83,7 +83,7 @@ def test_what_is_no_model_is_refused_in_a_line(capsys, tmp_path, good):
 def test_constants_outside_the_folder_are_refused(capsys, tmp_path, good, location):
     model = onnx.parser.parse_model(TEXT.replace("Tanh(x)", "Add(x, w)"))
     tensor = numpy_helper.from_array(np.ones(8, np.float32), "w")
-    del tensor.raw_data, tensor.float_data[:]
+    tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)
     model.graph.initializer.append(tensor)
