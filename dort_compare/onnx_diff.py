@@ -13,7 +13,7 @@ from dort_compare.align.content import Sketch, sketch
 from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.pairing import Pair, Pairing
 from dort_compare.align.sides import Side
-from dort_compare.dump.model_file import read_any_model
+from dort_compare.dump.model_file import read_model
 from dort_compare.errors import UsageError
 from dort_compare.measure.departures import effectless
 from dort_compare.measure.diff_verdict import findings
@@ -74,7 +74,7 @@ def _is_kept(row: ValueRow) -> bool:
 def _flow(model: Model, title: str) -> Dataflow:
     if isinstance(model, onnx.ModelProto):
         return Dataflow.of(model, title)
-    return Dataflow.of(read_any_model(Path(model)), str(model))
+    return Dataflow.of(read_model(Path(model), beside=True), str(model))
 
 
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:

@@ -104,11 +104,6 @@ def source_line(node: fx.Node) -> str:
     return ":".join((own or frames)[-1])
 
 
-def printable(text: str) -> str:
-    """``text`` with its control characters written out, so that a name cannot speak to the terminal."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
 class NameAuthority:
     """Mints the names of the ONNX values and nodes of one graph.
 

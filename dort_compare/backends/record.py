@@ -65,6 +65,11 @@ class Run:
                 )
         return tuple(held.value for held in self._held.values())
 
+    @property
+    def sources(self) -> Mapping[str, Argument]:
+        """By the names of inputs that were copied, what the caller gave: its own parameters and arguments."""
+        return {name: held.value for name, held in self._sources.items()}
+
     def _copied(self, name: str, argument: Argument, previous: Run | None) -> _Held:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
         source = self._sources[name] = _Held(argument, _version(argument))
@@ -92,6 +97,15 @@ class GraphId:
 
     def to_json(self) -> dict[str, Any]:
         return {"graph": self.index, "phase": self.phase, "compile_id": self.compile_id}
+
+
+@dataclass(frozen=True, eq=False)
+class TracedGraph:
+    """A graph as AOTAutograd traced it, whole, whatever pieces it runs in."""
+
+    phase: Phase
+    compile_id: str | None
+    graph_module: fx.GraphModule
 
 
 @dataclass

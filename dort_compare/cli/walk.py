@@ -52,6 +52,8 @@ class Settings:
     batch: int
     mask: bool
     seed: int
+    memory: int
+    repeat: int
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
@@ -83,7 +85,9 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(module, call, debug, settings.dynamic or None)
+    comparison = compare_with(
+        module, call, debug, settings.dynamic or None, memory=settings.memory, repeats=settings.repeat
+    )
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)

@@ -13,8 +13,9 @@ _RELATIVE = {
 }
 """Of the largest element, after a whole graph: 1e-5 for float32, four units in the last place for the half ones."""
 
-_ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
-"""Of the largest element, after one op on the same operands: two units in the last place for the half ones."""
+_ROUNDINGS = {torch.float64: 64, torch.float32: 16, torch.float16: 4, torch.bfloat16: 4}
+"""So many unit roundoffs of the largest element any op may add. Matrix products take 5 to 10 in float32, elementary
+functions 1 to 3; a half-precision op rounds once, and its neighbour may lie on the other side."""
 
 _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _MOSTLY_NOISE = 0.1
@@ -29,14 +30,14 @@ def coarsest(dtypes: list[torch.dtype]) -> torch.dtype | None:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """What one op may add, as a share of the tensor's largest element."""
-    return _ROUNDING.get(dtype, 0.0)
+    """What the rounding of one op may add, as a share of the tensor's largest element; 0 for what is not floating."""
+    return _ROUNDINGS[dtype] * torch.finfo(dtype).eps / 2 if dtype in _ROUNDINGS else 0.0
 
 
 def noise_floor(
     precision: torch.dtype | None, scale: float, reference_error: float | None, numel: int = _MANY
 ) -> float:
-    """The largest deviation that is still noise, in the unit of the values.
+    """The largest deviation that is still noise after a whole graph, in the unit of the values.
 
     ``precision`` is the coarsest dtype that the value went through, ``scale`` its largest finite element and
     ``reference_error`` how far torch's own value lies from float64. With it, the half-precision types allow twice

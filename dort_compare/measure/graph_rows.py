@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
-from dort_compare.measure.rows import Candidate, Row, measured_rows
-from dort_compare.trace import GraphRun, eager_values, float64_values, onnx_values
+from dort_compare.measure.judging import Judge
+from dort_compare.measure.rows import Row
+from dort_compare.trace import GraphRun
+from dort_compare.trace.executions import MEMORY, executions
 
 
-def graph_rows(run: GraphRun) -> Iterator[Row]:
-    """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution."""
-    inputs = tuple(run.inputs.values())
-    seen: dict[fx.Node, Any] = {}
-    return measured_rows(
-        run.phase,
-        run.index,
-        eager_values(run.graph_module, inputs, seen),
-        float64_values(run.graph_module, inputs, seen),
-        _candidates(run),
-        run.inputs,
-    )
+def graph_rows(run: GraphRun, memory: int = MEMORY, repeats: int = 1) -> Iterator[Row]:
+    """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution.
 
-
-def _candidates(run: GraphRun) -> dict[str, Candidate | str]:
-    tensors = dict(onnx_values(run.onnx_model, run.inputs, run.providers))
-    return {
-        fx_node: value.opaque
-        or Candidate(value.name, tensors[value.name], value.nodes, value.op_types, value.computed_in)
-        for fx_node, value in values_of_fx_nodes(run.onnx_model).items()
-    }
+    ``memory`` bounds the MiB of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
+    nodes run so often on the same operands, and a value that changes is named.
+    """
+    stands = values_of_fx_nodes(run.onnx_model)
+    names = {fx_node: value.name for fx_node, value in stands.items()}
+    opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
+    judge = Judge(run.phase, run.index)
+    for executed in executions(run, names, opaque, memory, repeats):
+        yield judge.row(executed, stands.get(executed.step.node.name))

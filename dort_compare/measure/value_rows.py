@@ -12,7 +12,7 @@ from dort_compare.align.expressions import RANDOM
 from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding
-from dort_compare.measure.local import without_extremes
+from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.lockstep import Met
 from dort_compare.measure.metrics import Distance, deviation, distance
 
@@ -103,7 +103,9 @@ class Judge:
         expected, value = _comparable(met.first, value)
         if not expected.is_floating_point():
             return local, 0.0, met.local is not None and _flips(met, expected, value, precision)
-        expected, value = without_extremes(expected, value)
+        extreme = extremes_of_both(expected, value)
+        if extreme is not None:
+            expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
         measured = distance(expected, value)
         floor = rounding(precision or expected.dtype) * float(measured.scale or 0)
         gap = float(measured.max_abs or 0)

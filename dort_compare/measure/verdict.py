@@ -1,20 +1,26 @@
-"""Agree or diverge, and where first."""
+"""Agree or diverge, and where."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.rows import Row
+from dort_compare.measure.reach import Dataflow, Reach
+from dort_compare.measure.rows import Row, json_number
 
 Judgement = Literal["agree", "diverge"]
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first value, in order of execution, that departs, and why it is held to depart."""
+    """A value that departs by itself, and why it is held to.
+
+    ``fx_node`` is the call that computes it, ``further`` which side lies further from float64 on the same operands,
+    where that was measured. Distances are in the unit of the values.
+    """
 
     phase: str
     fx_node: str
@@ -24,52 +30,103 @@ class Divergence:
     module: str
     source: str
     reason: str
+    inherited: Distance | None = None
+    local: Distance | None = None
+    noise_floor: float | None = None
+    torch_vs_float64: Number | None = None
+    onnx_vs_float64: Number | None = None
+    reach: Reach | None = None
+
+    @property
+    def further(self) -> Literal["ONNX", "torch"] | None:
+        """Which side is further from float64."""
+        if self.torch_vs_float64 is None or self.onnx_vs_float64 is None:
+            return None
+        return "ONNX" if self.onnx_vs_float64 > self.torch_vs_float64 else "torch"
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "onnx_nodes": list(self.onnx_nodes)}
+        return {
+            "phase": self.phase,
+            "fx_node": self.fx_node,
+            "target": self.target,
+            "onnx_value": self.onnx_value,
+            "onnx_nodes": list(self.onnx_nodes),
+            "module": self.module,
+            "source": self.source,
+            "reason": self.reason,
+            "inherited": self.inherited.to_json() if self.inherited else None,
+            "local": self.local.to_json() if self.local else None,
+            "noise_floor": json_number(self.noise_floor),
+            "torch_vs_float64": json_number(self.torch_vs_float64),
+            "onnx_vs_float64": json_number(self.onnx_vs_float64),
+            "further_from_float64": self.further,
+            "reaches": self.reach.to_json() if self.reach else None,
+        }
 
 
-def judge(rows: Sequence[Row], outcome: Sequence[OutcomeRow]) -> tuple[Judgement, Divergence | None]:
-    """The verdict over all values of all graphs and over the outputs and gradients of the whole model.
+def judge(
+    rows: Sequence[Row],
+    outcome: Sequence[OutcomeRow],
+    dataflow: Dataflow | None = None,
+    departure: Divergence | None = None,
+) -> tuple[Judgement, tuple[Divergence, ...]]:
+    """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
 
-    A comparison in which nothing was compared diverges: silence proves nothing. Equal outputs do not speak for graphs
-    of which no value was compared.
+    A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
+    first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
+    gradient that departs is the cause. A comparison in which nothing was compared diverges: silence proves nothing, and
+    equal outputs do not speak for graphs of which no value was compared.
     """
-    astray = next((row for row in rows if row.status == "diverges"), None)
-    if astray is not None:
-        return "diverge", _at_row(astray)
+    astray: dict[tuple[int, str], Row] = {}
+    for row in rows:
+        if row.status == "diverges":
+            astray.setdefault((row.graph, row.call), row)
+    before_onnx = () if departure is None else (departure,)
+    if astray or before_onnx:
+        causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
+        return "diverge", (*(_at_row(row, dataflow) for row in causes), *before_onnx)
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
-        return "diverge", _outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong))
+        return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
-        return "diverge", _outside("", "nothing was compared")
-    return "agree", None
+        return "diverge", (_outside("", "nothing was compared"),)
+    return "agree", ()
 
 
-def _at_row(row: Row) -> Divergence:
-    return Divergence(
-        row.phase,
-        row.fx_node,
-        row.target,
-        row.onnx_value,
-        row.onnx_nodes,
-        row.module,
-        row.source,
-        _row_reason(row),
+def _at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+    measured = row.local is not None and row.local_torch_vs_float64 is not None
+    divergence = Divergence(
+        phase=row.phase,
+        fx_node=row.call,
+        target=row.target,
+        onnx_value=row.onnx_value,
+        onnx_nodes=row.onnx_nodes,
+        module=row.module,
+        source=row.source,
+        reason="",
+        inherited=row.inherited,
+        local=row.local,
+        noise_floor=row.noise_floor,
+        torch_vs_float64=row.local_torch_vs_float64 if measured else row.torch_vs_float64,
+        onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
+        reach=dataflow.reached(row.graph, row.call) if dataflow else None,
     )
+    return replace(divergence, reason=_reason(divergence, row))
 
 
-def _row_reason(row: Row) -> str:
+def _reason(divergence: Divergence, row: Row) -> str:
     found = row.local or row.inherited
     assert found is not None
-    if found.finding:
-        return found.finding
+    if row.reason or found.finding:
+        return row.reason or str(found.finding)
     where = " on the same operands" if row.local else ""
     reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
-    if row.torch_vs_float64 is None or row.onnx_vs_float64 is None:
+    if divergence.further is None:
         return reason
-    further = "ONNX" if row.onnx_vs_float64 > row.torch_vs_float64 else "torch"
-    return f"{reason}; {further} is further from float64 ({row.onnx_vs_float64:.3g} against {row.torch_vs_float64:.3g})"
+    errors = f"{divergence.onnx_vs_float64:.3g} against {divergence.torch_vs_float64:.3g}"
+    if divergence.further == "torch":
+        errors = f"{divergence.torch_vs_float64:.3g} against {divergence.onnx_vs_float64:.3g}"
+    return f"{reason}; {divergence.further} is further from float64 ({errors})"
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

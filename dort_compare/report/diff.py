@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from dort_compare.measure.diff_verdict import Cause, Findings
 from dort_compare.measure.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
-from dort_compare.provenance import printable
 from dort_compare.report.report import check_writable
+from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
 SCHEMA = 1
 _SHOWN = 5
@@ -130,27 +130,17 @@ def _kind(reason: str) -> str:
 
 
 def _tables(found: Findings) -> Iterator[str]:
-    from rich.markup import escape  # noqa: PLC0415  (rich is only needed to print)
-
-    from dort_compare.report.terminal import max_abs, new_table, number, rendered, shape_text  # noqa: PLC0415
-
-    def cell(text: str) -> str:
-        return escape(printable(text))
-
     pairs = new_table("status", "how", "first", "op", "second", "op", "dtype", "shape", "inherited", "local", "noise")
     for row in found.rows:
         ends = (row.pair.first, row.op_types[0], row.pair.second, row.op_types[1])
         local = max_abs(row.local) if row.local else ""
         numbers = (max_abs(row.inherited), local, number(row.noise_floor))
-        pairs.add_row(row.status, row.pair.how, *map(cell, ends), row.dtypes[1], shape_text(row.shapes[1]), *numbers)
+        pairs.add_row(row.status, row.pair.how, *ends, row.dtypes[1], shape_text(row.shapes[1]), *numbers)
     yield ""
     yield rendered(pairs)
     if found.unpaired:
         rest = new_table("model", "value", "op", "reason")
         for value in found.unpaired:
-            rest.add_row(*map(cell, (value.model, value.name, value.op_type, value.reason)))
+            rest.add_row(value.model, value.name, value.op_type, value.reason)
         yield ""
         yield rendered(rest)
-
-
-__all__: Sequence[str] = ["Diff"]

@@ -11,7 +11,9 @@ from typing import Any
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
+from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence, Judgement
 
@@ -22,18 +24,25 @@ SCHEMA = 1
 class Report:
     """What a comparison found.
 
-    verdict: "agree" or "diverge". first_divergence: None, or the first value that departs.
+    verdict: "agree" or "diverge". causes: every value that departs by itself, in order; none where all agrees.
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
     whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
-    in the order of their first runs.
+    in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
+    against the traced graphs on torch's kernels.
     """
 
     verdict: Judgement
-    first_divergence: Divergence | None
+    causes: tuple[Divergence, ...]
     rows: tuple[Row, ...]
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
+    modules: tuple[ModuleRow, ...] = ()
+
+    @property
+    def first_divergence(self) -> Divergence | None:
+        """The first of the causes; None where all agrees."""
+        return self.causes[0] if self.causes else None
 
     def __str__(self) -> str:
         from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
@@ -47,10 +56,13 @@ class Report:
             "schema": SCHEMA,
             "verdict": self.verdict,
             "first_divergence": first.to_json() if first else None,
+            "causes": [cause.to_json() for cause in self.causes],
             "rows": [row.to_json() for row in self.rows],
             "outputs": [row.to_json() for row in self.outputs],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "graphs": [graph.to_json() for graph in self.graphs],
+            "modules": [row.to_json() for row in self.modules],
+            "by_module": [errors.to_json() for errors in by_module(self.rows)],
         }
 
     def to_json(self, path: str | Path) -> None:

@@ -25,29 +25,13 @@ class Interpreter(fx.Interpreter):
         return super().call_function(in_any_layout(target), args, kwargs)
 
 
-def eager_values(
-    graph_module: fx.GraphModule, inputs: Sequence[Any], seen: dict[fx.Node, Any] | None = None
-) -> Iterator[tuple[fx.Node, torch.Tensor]]:
+@torch.no_grad()
+def eager_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
     """Runs the graph and yields (node, tensor) for every computed tensor, each freed after its last reader has run.
 
-    What every node computed goes to ``seen`` too, for whoever runs the same graph one step behind and takes it out.
+    The checks of the graph are left out: the run that was recorded has passed them.
     """
-    return interpreted(Interpreter(graph_module) if seen is None else _Seen(graph_module, seen), inputs)
-
-
-class _Seen(Interpreter):
-    def __init__(self, graph_module: fx.GraphModule, seen: dict[fx.Node, Any]) -> None:
-        super().__init__(graph_module)
-        self.seen = seen
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = self.seen[n] = super().run_node(n)
-        return value
-
-
-@torch.no_grad()
-def interpreted(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
-    """Runs the graph of ``interpreter`` node by node, without its checks: the run that was recorded has passed them."""
+    interpreter = Interpreter(graph_module)
     interpreter.args_iter = iter(inputs)
     for node in interpreter.graph.nodes:
         if node.op == "output":
@@ -56,7 +40,10 @@ def interpreted(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> Iterator[
         if isinstance(value, torch.Tensor) and node.op == "call_function":
             yield node, value
         del value
-        for read in interpreter.user_to_last_uses.get(node, []):
+        for read in last_read_by(interpreter, node):
             del interpreter.env[read]
-        if not node.users:
-            del interpreter.env[node]
+
+
+def last_read_by(interpreter: fx.Interpreter, node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values nobody reads once ``node`` has run."""
+    return [*interpreter.user_to_last_uses.get(node, []), *([] if node.users else [node])]

@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.eager import Interpreter, in_any_layout, interpreted
+from dort_compare.scalars import is_number, unbacked_symbols
+from dort_compare.trace.eager import Interpreter, in_any_layout
 
 aten = torch.ops.aten
 
 
-_REFUSALS = (RuntimeError, LookupError, ValueError)
+REFUSALS = (RuntimeError, LookupError, ValueError)
 """What torch's kernels raise."""
 
 
-def float64_values(
-    graph_module: fx.GraphModule, inputs: Sequence[Any], reference: dict[fx.Node, Any] | None = None
-) -> Iterator[tuple[fx.Node, torch.Tensor]]:
-    """Like ``eager_values``, with inputs and dtype arguments raised; integers and booleans stay what they are.
+class Float64(Interpreter):
+    """Runs a graph with floating operands and dtype arguments raised; integers and booleans stay what they are.
 
-    ``reference`` holds what the eager execution, one step ahead, has seen, and is emptied. Its value stands, in its own
-    dtype, where the data decide on a size, which rounding may change, and where float64 comes to nothing.
+    An input is raised where it is read, so that no second copy of all of them is kept.
     """
-    raised = pytree.tree_map(_raised, list(inputs))
-    return interpreted(_Float64(graph_module, {} if reference is None else reference), raised)
 
+    def run_beside(self, node: fx.Node, expected: Any) -> Any:
+        """Runs ``node``, for which torch's kernels made ``expected``.
 
-class _Float64(Interpreter):
-    def __init__(self, graph_module: fx.GraphModule, reference: dict[fx.Node, Any]) -> None:
-        super().__init__(graph_module)
-        self.reference = reference
-
-    def run_node(self, n: fx.Node) -> Any:
-        self.node = n
-        if n not in self.reference:
-            return super().run_node(n)
-        expected = self.reference.pop(n)
-        if n.op == "call_function" and _decides_on_a_size(n):
+        That stands, in its own dtype, where the data decide on a size, which rounding may change, and where float64
+        comes to nothing.
+        """
+        self.node = node
+        if node.op == "call_function" and _decides_on_a_size(node):
             return expected
         try:
-            return super().run_node(n)
-        except _REFUSALS:
+            return self.run_node(node)
+        except REFUSALS:
             return expected
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
             return call_in_float64(target, args, kwargs)
-        except _REFUSALS:
+        except REFUSALS:
             return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:
@@ -63,19 +53,15 @@ class _Float64(Interpreter):
         value, traced = self.env[operand], operand.meta.get("val")
         return value.to(traced.dtype) if isinstance(value, torch.Tensor) and isinstance(traced, torch.Tensor) else value
 
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return _raised(super().get_attr(target, args, kwargs))
-
 
 def _decides_on_a_size(node: fx.Node) -> bool:
     """Whether a size is read off the data here: an integer or boolean that is, or a tensor that has, a new one."""
-    value = node.meta.get("val")
-    if isinstance(value, (torch.SymInt, torch.SymBool)):
-        return bool(free_unbacked_symbols(value))
-    if isinstance(value, torch.SymFloat):
+    value, symbols = node.meta.get("val"), unbacked_symbols(node)
+    if isinstance(value, (float, torch.SymFloat)):
         return False
-    known = free_unbacked_symbols([operand.meta.get("val") for operand in node.all_input_nodes])
-    return not free_unbacked_symbols(value) <= known
+    if is_number(value):
+        return bool(symbols)
+    return not symbols <= frozenset[str]().union(*map(unbacked_symbols, node.all_input_nodes))
 
 
 def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:

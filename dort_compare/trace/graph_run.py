@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import onnx
 from torch import fx
@@ -12,13 +13,17 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider
 
+Engine = Literal["ort", "reference"]
+
 
 @dataclass(frozen=True)
 class GraphRun:
     """One run of one graph: FX, the ONNX model that stands for it, and what went in.
 
     ``index`` counts the graphs of a comparison. ``inputs`` are in the order of the FX placeholders, by their names:
-    tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions.
+    tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions. ``compile_id`` is what a
+    forward graph shares with its backward graph, ``input_names`` holds the caller's names of inputs that have one.
+    ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator.
     """
 
     phase: Phase
@@ -27,3 +32,6 @@ class GraphRun:
     onnx_model: onnx.ModelProto
     inputs: Mapping[str, Argument]
     providers: Sequence[Provider]
+    compile_id: str | None = None
+    input_names: Mapping[str, str] = field(default_factory=dict)
+    engine: Engine = "ort"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +37,10 @@ class Replay:
         except (_UnknownError, NotImplementedError, RuntimeError):
             return None
         return result if isinstance(result, torch.Tensor) else None
+
+    def operands(self) -> Collection[Any]:
+        """All the values it was given."""
+        return self._values.values()
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
@@ -82,6 +86,8 @@ def _laid_out(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
     """``value`` with the strides that torch traced."""
     if not all(isinstance(n, int) for n in (*traced.shape, *traced.stride())):
         raise _UnknownError("the strides of a symbolic size")
+    if value.shape != traced.shape:
+        raise _UnknownError("the strides of another size")
     if not torch.ops.aten.is_non_overlapping_and_dense.default(traced):
         raise _UnknownError("the memory between the elements of a view")
     return torch.empty_strided(traced.shape, traced.stride(), dtype=value.dtype, device=value.device).copy_(value)

@@ -89,7 +89,7 @@ def test_constants_outside_the_folder_are_refused(capsys, tmp_path, good, locati
     model.graph.initializer.append(tensor)
     path = tmp_path / "outside.onnx"
     path.write_bytes(model.SerializeToString())
-    refused(capsys, "outside its folder", good, path)
+    refused(capsys, "files beside it only", good, path)
 
 
 def test_what_no_engine_takes_is_refused_in_a_line(capsys, tmp_path, good):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 import torch
@@ -168,7 +169,8 @@ def test_a_report_inside_the_dump_is_refused(capsys, tmp_path):
 
 
 def test_transformers_missing(capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "transformers.models.llama.modeling_llama", None)
     status, _, err = run(capsys, *SMALL, "--source", "hf")
     assert (status, err.count("\n")) == (2, 1)
     assert "transformers" in err

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ import pytest
 import torch
 from torch import Tensor, fx
 
+from dort_compare.align.provenance import OnnxValue
 from dort_compare.api import graph_run
 from dort_compare.backends import CompiledGraph
 from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.rows import Candidate, Row, measured_rows
+from dort_compare.measure.judging import Judge
+from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
-from dort_compare.provenance import ATEN_TARGET, FX_NODE
-from dort_compare.trace import eager_values, float64_values
+from dort_compare.provenance import ATEN_TARGET, FX_NODE, Provenance
+from dort_compare.trace import lockstep
+from dort_compare.trace.executions import Executed
 
 Fault = Callable[[ir.Node], None]
 
@@ -101,9 +105,8 @@ def assert_only_at(graph: CompiledGraph, name: str) -> None:
         node: "diverges" if node == name else found[node] if node in downstream(graph, name) else "ok" for node in found
     }
     assert {found[node] for node in downstream(graph, name) if node in found and node != name} <= {"inherits", "ok"}
-    verdict, first = judge(rows, [])
+    verdict, (first,) = judge(rows, [])
     assert verdict == "diverge"
-    assert first is not None
     assert (first.fx_node, first.phase) == (name, graph.phase)
     assert first.source.split(":")[0].endswith("test_rows.py")
 
@@ -212,13 +215,16 @@ def test_what_was_computed_in_float32_says_so(graphs_of: Any) -> None:
 
 
 def rows_for(change: Callable[[Tensor], Tensor], x: Tensor) -> list[Row]:
+    """The rows where ONNX Runtime is made to compute what ``change`` makes of torch's values."""
     module = fx.symbolic_trace(lambda x: (x + 1) * 2)
-
-    def traced() -> Sequence[Any]:
-        return list(eager_values(module, [x]))
-
-    candidates = {n.name: Candidate(n.name, change(value), (n.name,), ("Op",), None) for n, value in traced()}
-    return list(measured_rows("inference", 0, traced(), list(float64_values(module, [x])), candidates, {}))
+    judge = Judge("inference", 0)
+    rows = []
+    for step in lockstep(module, [x]):
+        name = step.node.name
+        stand = OnnxValue(name, Provenance.of(step.node, "inference"), ("Op",), (name,), None)
+        local = change(step.value) if step.node.target is operator.add else step.value
+        rows.append(judge.row(Executed(step, change(step.value), [local]), stand))
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -236,9 +242,8 @@ def test_another_dtype_or_shape_is_a_finding_and_never_a_broadcast(
     assert (first.status, second.status) == ("diverges", "inherits")
     assert first.inherited is not None
     assert first.inherited.finding == finding
-    verdict, divergence = judge([first, second], [])
+    verdict, (divergence,) = judge([first, second], [])
     assert verdict == "diverge"
-    assert divergence is not None
     assert divergence.reason == finding
 
 
@@ -250,16 +255,31 @@ def test_unsigned_values_are_not_subtracted_modulo_256() -> None:
 
 
 def test_float64_is_not_judged_through_float32() -> None:
-    first, *_ = rows_for(lambda t: t.float().double(), torch.tensor([1.0 + 2.0**-40], dtype=torch.float64))
-    assert first.status == "ok"
-    first, *_ = rows_for(lambda t: t * (1 + 1e-9), torch.tensor([1.0], dtype=torch.float64))
-    assert first.status == "diverges"
+    x = torch.tensor([1.0 + 2.0**-40], dtype=torch.float64)
+    assert [row.status for row in rows_for(lambda t: t, x)] == ["ok", "ok"]
+    assert rows_for(lambda t: t.float().double(), x)[0].status == "diverges"
 
 
-def test_a_trace_of_another_graph_is_refused() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        list(
-            measured_rows(
-                "inference", 0, list(eager_values(fx.symbolic_trace(lambda x: x + 1), [torch.ones(1)])), [], {}, {}
-            )
-        )
+def test_a_value_that_changes_from_run_to_run_is_named_even_within_noise() -> None:
+    module = fx.symbolic_trace(lambda x: x + 1)
+    (step,) = lockstep(module, [torch.ones(3)])
+    stand = OnnxValue("add", Provenance.of(step.node, "inference"), ("Op",), ("add",), None)
+    other = torch.nextafter(step.value, torch.tensor(9.0))
+    row = Judge("inference", 0).row(Executed(step, step.value, [step.value, other, step.value]), stand)
+    assert row.status == "diverges"
+    assert row.reason == "changes from run to run on the same operands: 1 of 2 differ"
+
+
+def test_a_mask_of_the_wrong_sign_is_named(graphs_of: Any) -> None:
+    (graph,) = graphs_of(lambda x: torch.where(x > 0, x, torch.finfo(x.dtype).min), torch.tensor([-1.0, 4.0]))
+    name = plant(graph, "aten.scalar_tensor.default", "Identity", become("Neg"))
+    assert next(row for row in graph_rows(graph_run(graph)) if row.status == "diverges").fx_node == name
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_equal_values_have_a_floor_too(graphs_of: Any, scale: float) -> None:
+    (graph,) = graphs_of(lambda x: x.neg(), torch.tensor([scale, 0.0]))
+    (row,) = graph_rows(graph_run(graph))
+    assert row.local is not None
+    assert row.local.equal
+    assert row.noise_floor == pytest.approx(scale * 16 * 2.0**-24)

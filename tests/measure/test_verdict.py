@@ -19,9 +19,10 @@ def row(status: Any, name: str = "mul", **changes: Any) -> Row:
     measured: dict[str, Any] = {}
     if status != "unaligned":
         measured = {"inherited": distance(ONE, ONE if status == "ok" else TWO), "noise_floor": 1e-5}
-    values = {"phase": "forward", "graph": 0, "fx_node": name, "target": "aten.mul.Tensor", "module": "mlp"}
+    values = {"phase": "forward", "graph": 0, "fx_node": name, "call": name, "target": "aten.mul.Tensor"}
     given = {
         **values,
+        "module": "mlp",
         "source": "model.py:7",
         "dtype": "float32",
         "shape": (2,),
@@ -37,52 +38,58 @@ def outcomes(eager: Any, compiled: Any, **exact: Any) -> list[OutcomeRow]:
 
 
 def test_values_that_are_ok_agree() -> None:
-    assert judge([row("ok")], outcomes(ONE, {"y": ONE})) == ("agree", None)
+    assert judge([row("ok")], outcomes(ONE, {"y": ONE})) == ("agree", ())
 
 
 def test_nothing_compared_is_no_agreement() -> None:
     for rows, results in ([], []), ([row("unaligned")], []), ([row("unaligned")], outcomes(ONE, {"y": ONE})):
-        verdict, first = judge(rows, results)
+        verdict, (first, *_) = judge(rows, results)
         assert verdict == "diverge"
-        assert first is not None
         assert first.reason == "nothing was compared"
 
 
 def test_the_first_diverging_value_is_named_with_where_it_comes_from() -> None:
-    verdict, first = judge([row("ok"), row("diverges", "b"), row("inherits", "c"), row("diverges", "d")], [])
+    verdict, (first, *_) = judge([row("ok"), row("diverges", "b"), row("inherits", "c"), row("diverges", "d")], [])
     assert verdict == "diverge"
-    assert first is not None
     assert (first.fx_node, first.module, first.source) == ("b", "mlp", "model.py:7")
     assert first.reason == "max |torch - onnx| = 1 where 1e-05 is noise"
 
 
+def test_every_call_that_departs_is_a_cause_once_and_what_is_not_stable_comes_first() -> None:
+    rows = [
+        row("diverges", "a"),
+        row("diverges", "getitem", call="split"),
+        row("diverges", "getitem_1", call="split"),
+        row("diverges", "race", is_unstable=True, reason="changes from run to run"),
+    ]
+    _, causes = judge(rows, [])
+    assert [cause.fx_node for cause in causes] == ["race", "a", "split"]
+    assert causes[0].reason == "changes from run to run"
+
+
 @pytest.mark.parametrize(("onnx_error", "side"), [(2.0, "ONNX"), (0.1, "torch")])
 def test_the_reason_says_who_is_further_from_float64(onnx_error: float, side: str) -> None:
-    _, first = judge([row("diverges", torch_vs_float64=0.5, onnx_vs_float64=onnx_error)], [])
-    assert first is not None
+    _, (first, *_) = judge([row("diverges", torch_vs_float64=0.5, onnx_vs_float64=onnx_error)], [])
     assert f"{side} is further from float64" in first.reason
 
 
 def test_outputs_that_depart_although_every_value_agrees() -> None:
-    verdict, first = judge([row("ok")], outcomes(ONE, {"y": TWO}))
+    verdict, (first, *_) = judge([row("ok")], outcomes(ONE, {"y": TWO}))
     assert verdict == "diverge"
-    assert first is not None
     assert (first.phase, first.fx_node) == ("eager", "output y")
     assert "it enters in tracing, before ONNX" in first.reason
 
 
 @pytest.mark.parametrize(("eager", "compiled"), [(ONE, {}), (None, {"y": ONE})])
 def test_an_output_on_one_side_only_is_no_agreement(eager: Any, compiled: Any) -> None:
-    verdict, first = judge([row("ok")], outcomes(eager, compiled))
+    verdict, (first, *_) = judge([row("ok")], outcomes(eager, compiled))
     assert verdict == "diverge"
-    assert first is not None
     assert first.reason == "only one side has it"
 
 
 def test_an_output_of_another_dtype_is_no_agreement() -> None:
-    verdict, first = judge([row("ok")], outcomes(ONE, {"y": ONE.double()}))
+    verdict, (first, *_) = judge([row("ok")], outcomes(ONE, {"y": ONE.double()}))
     assert verdict == "diverge"
-    assert first is not None
     assert first.reason == "dtype float64 instead of float32"
 
 

@@ -16,13 +16,17 @@ from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
-from dort_compare.report.terminal import number, verdict_line
+from dort_compare.report.tables import number
+from dort_compare.report.terminal import verdict_line
 
 ROW_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "dtype", "shape", "module", "source", "inherited", "local",
     "noise_floor", "torch_vs_float64", "onnx_vs_float64", "status",
 }  # fmt: skip
-DIVERGENCE_KEYS = {"phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason"}
+DIVERGENCE_KEYS = {
+    "phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason", "inherited", "local",
+    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches",
+}  # fmt: skip
 ONE = torch.ones(2)
 NAN = torch.tensor([math.nan, 1.0])
 INF = torch.tensor([math.inf, 1.0])
@@ -39,7 +43,7 @@ def row(got: torch.Tensor | None, **changes: Any) -> Row:
     status = "unaligned" if got is None else "ok" if distance(ONE, got).equal else "diverges"
     where = {"fx_node": "mul", "target": "aten.mul.Tensor", "module": "layers.0.mlp", "source": "model.py:7"}
     given = {"phase": "backward", "graph": 1, **where, "dtype": "float32", "shape": (2,), "status": status, **measured}
-    return Row(**{**given, **changes})
+    return Row(**{"call": changes.get("fx_node", "mul"), **given, **changes})
 
 
 def report(*rows: Row, got: torch.Tensor = ONE) -> Report:

@@ -1,0 +1,138 @@
+"""Judges the values of one graph, in order of execution: a row for each."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from dort_compare.align.provenance import OnnxValue
+from dort_compare.errors import ExecutionError
+from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.local import LocalError, local_error
+from dort_compare.measure.metrics import Number, deviation, distance
+from dort_compare.measure.rows import Row, Status, is_noise
+from dort_compare.provenance import Phase, Provenance, target_name
+from dort_compare.trace import Replay
+from dort_compare.trace.executions import Executed
+
+_NO_VALUE = "no ONNX value stands for it"
+
+
+class Judge:
+    """Knows of every value of one graph so far how coarsely it was computed and whether it has departed."""
+
+    def __init__(self, phase: Phase, graph: int) -> None:
+        self.phase = phase
+        self.graph = graph
+        self.precisions: dict[fx.Node, torch.dtype | None] = {}
+        self.astray: set[fx.Node] = set()
+
+    def row(self, executed: Executed, onnx: OnnxValue | None) -> Row:
+        """The row of a tensor, in the order of the graph; ``onnx`` is the value that stands for it, if any."""
+        node, expected, own = executed.step.node, executed.step.value, executed.own
+        precision = self._precision(node, expected.dtype)
+        inherits = any(operand in self.astray for operand in _operands(node))
+        if onnx is None or own is None:
+            self._mark(node, inherits)
+            return self._row(node, expected, "unaligned", reason=(onnx and onnx.opaque) or _NO_VALUE)
+        inherited = distance(expected, own)
+        torch_error = _from_float64(executed.step.exact, expected)
+        onnx_error = torch_error if inherited.equal else _from_float64(executed.step.exact, own)
+        floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())
+        is_astray = not is_noise(inherited, floor, onnx_error)
+        self._mark(node, is_astray)
+        local, reason = _local(executed)
+        if reason is not None:
+            status: Status = "inherits" if inherits and local is None else "diverges"
+        elif local is not None:
+            status = "diverges" if not local.is_noise else "inherits" if is_astray else "ok"
+        else:
+            status = "ok" if not is_astray else "inherits" if inherits else "diverges"
+        return self._row(
+            node,
+            expected,
+            status,
+            reason=reason,
+            onnx_value=onnx.name,
+            onnx_nodes=onnx.nodes,
+            op_types=onnx.op_types,
+            computed_in=onnx.computed_in,
+            is_unstable=local is not None and reason is not None,
+            inherited=inherited,
+            local=local.distance if local else None,
+            noise_floor=local.noise_floor if local else floor,
+            torch_vs_float64=torch_error,
+            onnx_vs_float64=onnx_error,
+            local_torch_vs_float64=local.torch_vs_float64 if local else None,
+            local_onnx_vs_float64=local.onnx_vs_float64 if local else None,
+        )
+
+    def _precision(self, node: fx.Node, dtype: torch.dtype) -> torch.dtype | None:
+        own = coarsest([dtype])
+        before = [p for operand in _operands(node) if (p := self.precisions.get(operand, _traced(operand)))]
+        self.precisions[node] = own and coarsest([own, *before])
+        return self.precisions[node]
+
+    def _mark(self, node: fx.Node, is_astray: bool) -> None:
+        if is_astray:
+            self.astray.add(node)
+
+    def _row(self, node: fx.Node, expected: torch.Tensor, status: Status, **measured: object) -> Row:
+        origin = Provenance.of(node, self.phase)
+        return Row(
+            phase=self.phase,
+            graph=self.graph,
+            fx_node=node.name,
+            call=_call_of(node).name,
+            target=target_name(_call_of(node)),
+            module=origin.module,
+            source=origin.source,
+            dtype=str(expected.dtype).removeprefix("torch."),
+            shape=tuple(expected.shape),
+            status=status,
+            **measured,  # type: ignore[arg-type]
+        )
+
+
+def _local(executed: Executed) -> tuple[LocalError | None, str | None]:
+    """The local error, and what else there is to say: that the nodes fail on torch's operands, or are not stable."""
+    step, runs = executed.step, executed.local
+    if not runs:
+        return None, None
+    failed = next((run for run in runs if isinstance(run, ExecutionError)), None)
+    if failed is not None:
+        return None, f"on torch's operands: {failed}"
+    values = [run for run in runs if isinstance(run, torch.Tensor)]
+    local = local_error(Replay(step.operands), step.node, step.value, values[0])
+    changes = sum(not distance(values[0], other).equal for other in values[1:])
+    return (
+        local,
+        f"changes from run to run on the same operands: {changes} of {len(values) - 1} differ" if changes else None,
+    )
+
+
+def _from_float64(exact: torch.Tensor, value: torch.Tensor) -> Number | None:
+    return deviation(exact, value) if exact.dtype == torch.float64 and value.is_floating_point() else None
+
+
+def _call_of(node: fx.Node) -> fx.Node:
+    """The call that computes the value of ``node``: that of a ``getitem`` is one of several results."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+        return node
+    return _call_of(node.args[0])
+
+
+def _operands(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values a node reads; ``getitem`` reads what the op it belongs to reads."""
+    operands = []
+    for operand in node.all_input_nodes:
+        is_tuple = isinstance(operand.meta.get("val"), (tuple, list))
+        operands.extend(operand.all_input_nodes if is_tuple else [operand])
+    return operands
+
+
+def _traced(node: fx.Node) -> torch.dtype | None:
+    value = node.meta.get("val")
+    return coarsest([value.dtype]) if isinstance(value, torch.Tensor) else None

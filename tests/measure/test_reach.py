@@ -1,0 +1,43 @@
+"""What a value reaches, told from the FX graphs alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from dort_compare import DebugBackend
+from dort_compare.api import graph_run, run_compiled
+from dort_compare.measure.reach import Dataflow
+from dort_compare.trace.modules import Call
+
+
+class Two(nn.Module):
+    """Two branches that never meet: what enters one is not in the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = nn.Linear(3, 4)
+        self.right = nn.Linear(3, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.left(x).exp(), self.right(x).tanh()
+
+
+def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
+    model = Two()
+    backend = DebugBackend()
+    run_compiled(model, Call((torch.randn(2, 3),), backward=True), backend)
+    runs = [graph_run(graph, dict(model.named_parameters())) for graph in backend.graphs]
+    flow = Dataflow(runs)
+    exp = flow.reached(0, "exp")
+    assert exp.outputs == ("exp",)
+    assert exp.gradients == ("left.weight", "left.bias")
+    assert flow.reached(0, "tanh").gradients == ("right.weight", "right.bias")
+    named = {node.name for node in runs[1].graph_module.graph.nodes if node.op == "call_function"}
+    assert 1 < exp.values < len(named)
+    first = next(node.name for node in runs[1].graph_module.graph.nodes if node.op == "call_function")
+    backward = flow.reached(1, first)
+    assert backward.outputs == ()
+    assert set(backward.gradients) < {"left.weight", "left.bias", "right.weight", "right.bias"}

@@ -1,0 +1,154 @@
+"""Parts of ONNX models: the values of the whole, from its own or from given ones, and nothing kept for longer."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dort_compare.align import values_of_fx_nodes
+from dort_compare.api import graph_run
+from dort_compare.errors import ExecutionError
+from dort_compare.trace import onnx_values
+from dort_compare.trace.executions import executions
+from dort_compare.trace.local_run import LocalRun
+from dort_compare.trace.onnx_run import OnnxRun
+from dort_compare.trace.parts import Parts
+
+CPU = [("CPUExecutionProvider", {})]
+
+
+def parts(text: str) -> Parts:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    return Parts(model, CPU, torch.device("cpu"))
+
+
+CHAIN = "g (float[3] x) => (float[3] d) { a = Exp(x)  b = Neg(a)  c = Add(b, x)  d = Mul(c, a) }"
+X = torch.tensor([0.5, -1.0, 2.0])
+INPUTS = {"x": X}
+
+
+def test_a_run_on_its_own_values_gives_each_once_in_any_order() -> None:
+    run = OnnxRun(parts(CHAIN), INPUTS, ["c", "a", "d"])
+    torch.testing.assert_close(run.values(["c"])["c"], X - X.exp())
+    torch.testing.assert_close(run.values(["a"])["a"], X.exp())
+    torch.testing.assert_close(run.values(["d"])["d"], (X - X.exp()) * X.exp())
+
+
+def test_values_are_freed_after_their_last_reader() -> None:
+    run = OnnxRun(parts(CHAIN), INPUTS, ["a", "b", "c", "d"])
+    refs = {}
+    for name in "abcd":
+        refs[name] = weakref.ref(run.values([name])[name])
+        gc.collect()
+        alive = {key for key, ref in refs.items() if ref() is not None}
+        assert alive <= {"a": {"a"}, "b": {"a", "b"}, "c": {"a", "c"}, "d": set()}[name]
+
+
+def test_local_values_come_of_the_given_operands_alone() -> None:
+    local = LocalRun(parts(CHAIN), INPUTS, ["a", "b", "c", "d"])
+    given = {"a": torch.full((3,), 2.0), "b": torch.full((3,), 5.0), "c": torch.full((3,), 7.0)}
+    for name, value in given.items():
+        local.give(name, value)
+    first, second = local.values(["a", "b", "c"], repeats=2)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    torch.testing.assert_close(first["a"], X.exp())
+    assert torch.equal(first["b"], torch.full((3,), -2.0))
+    assert torch.equal(first["c"], 5 + X)
+    (last,) = local.values(["d"])
+    assert torch.equal(last["d"], torch.full((3,), 14.0))
+    assert local._given == {}
+
+
+def test_values_that_no_fx_node_stands_for_are_computed_on_the_way() -> None:
+    local = LocalRun(parts(CHAIN), INPUTS, ["a", "d"])
+    local.give("a", torch.full((3,), 2.0))
+    (found,) = local.values(["a", "d"])
+    torch.testing.assert_close(found["d"], (X - 2) * 2)
+
+
+BRANCHES = """g (bool flag, float[3] x) => (float[3] y) {
+    a = Exp(x)
+    b = If (flag) <
+        then_branch = yes () => (float[3] t) { t = Neg(a) },
+        else_branch = no () => (float[3] e) { e = Identity(x) }
+    >
+    y = Add(b, a)
+}"""
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_what_nested_graphs_read_from_outside_is_fed(flag: bool) -> None:
+    run = OnnxRun(parts(BRANCHES), {"flag": torch.tensor(flag), "x": X}, ["a", "b", "y"])
+    found = [run.values([name])[name] for name in ("a", "b", "y")]
+    torch.testing.assert_close(found[1], -X.exp() if flag else X)
+    torch.testing.assert_close(found[2], found[0] + found[1])
+
+
+SEQUENCE = """g (float[4] x) => (float[4] y) {
+    a = Exp(x)
+    s = SplitToSequence <keepdims = 0> (a)
+    b = Neg(x)
+    i = Constant <value_int = 1> ()
+    e = SequenceAt(s, i)
+    y = Mul(b, e)
+}"""
+
+
+def test_sequences_do_not_cross_parts() -> None:
+    x = torch.tensor([0.5, -1.0, 2.0, 1.0])
+    run = OnnxRun(parts(SEQUENCE), {"x": x}, ["a", "b", "y"])
+    run.values(["a"])
+    run.values(["b"])
+    torch.testing.assert_close(run.values(["y"])["y"], -x * x[1].exp())
+
+
+def test_a_failing_node_does_not_take_the_others_of_its_window_along() -> None:
+    local = LocalRun(parts("g (float[3] x) => (float[3] c) { a = Exp(x)  c = Add(a, x) }"), INPUTS, ["a", "c"])
+    local.give("a", torch.ones(2, 7))
+    (found,) = local.values(["a", "c"])
+    torch.testing.assert_close(found["a"], X.exp())
+    assert isinstance(found["c"], ExecutionError)
+
+
+def test_a_missing_input_is_named() -> None:
+    with pytest.raises(ExecutionError, match="no value for x"):
+        OnnxRun(parts(CHAIN), {}, ["a"]).values(["a"])
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = self.linear(x).split(3, -1)
+        return a.softmax(-1) * b + b.sort(-1)[0]
+
+
+@pytest.mark.parametrize("memory", [0, 64])
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_values_are_those_of_the_whole_model(graphs_of: Any, memory: int, autocast: torch.dtype | None) -> None:
+    net = Net()
+
+    def model(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None):
+            return net(x)
+
+    for graph in graphs_of(model, torch.randn(4, 6)):
+        run = graph_run(graph)
+        stands = {fx_node: value.name for fx_node, value in values_of_fx_nodes(run.onnx_model).items()}
+        whole = dict(onnx_values(run.onnx_model, run.inputs, run.providers))
+        seen = 0
+        for executed in executions(run, stands, frozenset(), memory):
+            name = stands.get(executed.step.node.name)
+            if name is not None:
+                assert executed.own is not None
+                assert torch.equal(executed.own, whole[name])
+                seen += 1
+        assert seen
