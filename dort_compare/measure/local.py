@@ -56,7 +56,7 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         )
         return LocalError(whole, 0.0, is_open)
-    extreme = _extremes_of_both(expected, value)
+    extreme = extremes_of_both(expected, value)
     found = whole
     if extreme is not None:
         expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
@@ -130,7 +130,7 @@ def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     return shake
 
 
-def _extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
     """Where both are beyond the limit and equal to within rounding; None where they are nowhere."""
     extreme = expected.abs() >= _EXTREME * torch.finfo(expected.dtype).max
     if not extreme.any():
