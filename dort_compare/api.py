@@ -18,9 +18,11 @@ from dort_compare.dump import staged
 from dort_compare.errors import DortError, UsageError
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.observer import Observed, Observer
+from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Dataflow
-from dort_compare.measure.verdict import judge
+from dort_compare.measure.rows import Row
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call, Loss
@@ -50,6 +52,7 @@ def compare(
     provider: str = "cpu",
     dump: str | Path | None = None,
     dynamic: bool | None = None,
+    optimized: bool = False,
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -58,6 +61,7 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
+    ``optimized`` compares the values that survive ONNX Runtime's optimizers too, as they come out then.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -77,10 +81,12 @@ def compare(
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic).report
+        return compare_with(model, call, backend, dynamic, optimized).report
 
 
-def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None) -> Comparison:
+def compare_with(
+    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None, optimized: bool = False
+) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
 
     A module that torch.compile has wrapped already is compared as the module inside.
@@ -98,9 +104,21 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, parameters) for graph in graphs]
-    rows = tuple(row for run in runs for row in graph_rows(run))
-    verdict, causes = judge(rows, outcome, Dataflow(runs))
-    report = Report(verdict, causes, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
+    rows: list[Row] = []
+    observed: list[Observed] = []
+    shipped = Optimized((), 0) if optimized else None
+    for graph, run in zip(graphs, runs, strict=True):
+        computed = graph.program.computed(*run.inputs.values())
+        observer = Observer(run.phase, run.index, "lowered", computed)
+        rows += graph_rows(run, observer=observer)
+        observed += observer.seen
+        if shipped is not None:
+            observer = Observer(run.phase, run.index, "optimized", computed)
+            shipped += optimized_rows(run, backend.options.session, observer=observer)
+            observed += observer.seen
+    verdict, causes = judge_shipped(rows, outcome, Dataflow(runs), shipped, observed)
+    ids = tuple(graph.id for graph in graphs)
+    report = Report(verdict, causes, tuple(rows), outcome, tuple(backend.fallbacks), ids, shipped, tuple(observed))
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
 
 

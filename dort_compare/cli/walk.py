@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
 from dort_compare.cli.side_by_side import side_by_side
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
-from dort_compare.measure.verdict import judge
+from dort_compare.measure.optimized import judge_shipped
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import outcome_table, tensors_table, verdict_line
+from dort_compare.report.terminal import outcome_table, shipped_lines, tensors_table, verdict_line
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -83,7 +83,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(module, call, debug, settings.dynamic or None)
+    comparison = compare_with(module, call, debug, settings.dynamic or None, settings.ortopt)
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
@@ -93,10 +93,13 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     echo(outcome_table(comparison.report.outputs))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    rows = comparison.report.rows
-    outputs = (*comparison.report.outputs, *onnxrt_rows)
-    report = Report(*judge(rows, outputs), rows, outputs, graphs=comparison.report.graphs)
+    found = comparison.report
+    outputs = (*found.outputs, *onnxrt_rows)
+    verdict, causes = judge_shipped(found.rows, outputs, None, found.optimized, found.observed)
+    report = replace(found, verdict=verdict, causes=causes, outputs=outputs)
     _title(echo, "verdict")
+    for line in shipped_lines(report):
+        echo(line)
     echo(verdict_line(report))
     return report
 

@@ -80,7 +80,7 @@ def judge(
             astray.setdefault((row.graph, row.call), row)
     if astray:
         causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", tuple(_at_row(row, dataflow) for row in causes)
+        return "diverge", tuple(at_row(row, dataflow) for row in causes)
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
@@ -89,7 +89,8 @@ def judge(
     return "agree", ()
 
 
-def _at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+    """The cause that a row is which diverges."""
     measured = row.local is not None and row.local_torch_vs_float64 is not None
     divergence = Divergence(
         phase=row.phase,
