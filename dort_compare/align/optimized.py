@@ -46,32 +46,36 @@ def align_optimized(original: onnx.ModelProto, optimized: onnx.ModelProto) -> Op
 class Region:
     """The nodes that make a value from the nearest survivors, and what they took the place of.
 
-    ``fx_nodes`` are those that the original nodes were made for; none where the nodes are still the same.
+    ``is_same`` says that they took the place of nothing; else ``fx_nodes`` are those that the original nodes were made
+    for, as far as these say.
     """
 
     nodes: tuple[onnx.NodeProto, ...]
-    reads: frozenset[str]
+    is_same: bool
     fx_nodes: tuple[str, ...]
 
     @classmethod
     def of(cls, name: str, known: Set[str], before: Parts, after: Parts) -> Region:
         """The region of the value ``name``, of which the values ``known`` are the operands."""
         nodes = after.between([name], known.__contains__)
-        reads = frozenset(read for i in nodes for read in after.reads[i] if read in known)
+        reads = {read for i in nodes for read in after.reads[i] if read in known}
         replaced = [before.nodes[i] for i in before.between([name], reads.__contains__)]
         made = tuple(after.nodes[i] for i in nodes)
         is_same = [_call(node) for node in made] == [_call(node) for node in replaced]
         fx_nodes = () if is_same else tuple(dict.fromkeys(fx for node in replaced for fx in _fx_nodes(node)))
-        return cls(made, reads, fx_nodes)
+        return cls(made, is_same, fx_nodes)
+
+    @property
+    def op_types(self) -> tuple[str, ...]:
+        return tuple(node.op_type for node in self.nodes)
 
     def describe(self, value: OnnxValue) -> OnnxValue:
         """``value``, which the original nodes made, as it is made now."""
         origin = value.provenance
         if self.fx_nodes:
             origin = replace(origin, fx_node=" ".join(self.fx_nodes))
-        op_types = tuple(node.op_type for node in self.nodes)
         nodes = tuple(node.name for node in self.nodes)
-        return replace(value, provenance=origin, op_types=op_types, nodes=nodes, fused=self.fx_nodes)
+        return replace(value, provenance=origin, op_types=self.op_types, nodes=nodes, fused=self.fx_nodes)
 
 
 def surviving(before: Parts, after: Parts, names: list[str]) -> set[str]:
@@ -81,7 +85,7 @@ def surviving(before: Parts, after: Parts, names: list[str]) -> set[str]:
     """
     typed, now = _types(before.model), _types(after.model)
     made = [name for name in names if name in after.producers and name in before.producers]
-    kept = {name for name in made if now.get(name, typed.get(name)) == typed.get(name)}
+    kept = {name for name in made if _is_alike(typed.get(name), now.get(name))}
     while True:
         too_late = {
             read
@@ -120,9 +124,23 @@ def _parts(model: onnx.ModelProto) -> Parts:
     return Parts(model, [], torch.device("cpu"))
 
 
-def _types(model: onnx.ModelProto) -> dict[str, bytes]:
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     values = (*model.graph.value_info, *model.graph.output)
-    return {value.name: value.type.SerializeToString(deterministic=True) for value in values}
+    return {value.name: value.type.tensor_type for value in values if value.type.HasField("tensor_type")}
+
+
+def _is_alike(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> bool:
+    """Whether dtype and sizes are the same, as far as both are known."""
+    if one is None or other is None or not one.elem_type or not other.elem_type:
+        return True
+    if one.elem_type != other.elem_type:
+        return False
+    if not one.HasField("shape") or not other.HasField("shape"):
+        return True
+    sizes = [[dim.dim_value if dim.HasField("dim_value") else None for dim in t.shape.dim] for t in (one, other)]
+    return len(sizes[0]) == len(sizes[1]) and all(
+        m == n for m, n in zip(*sizes, strict=True) if m is not None and n is not None
+    )
 
 
 def _call(node: onnx.NodeProto) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from dort_compare.cli.bisect import bisect_dump
 from dort_compare.cli.llama import llama
 from dort_compare.errors import DortError
 
@@ -19,6 +20,7 @@ def commands() -> None:
     """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
 
 
+commands.add_command(bisect_dump)
 commands.add_command(llama)
 
 

@@ -54,8 +54,8 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
     if not expected.is_floating_point():
         is_open = is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         return LocalError(whole, 0.0, is_open)
-    expected, value = _without_extremes(expected, value)
-    found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
+    expected, value = without_extremes(expected, value)
+    found = whole if whole.scale and whole.scale < limit(expected) else distance(expected, value)
     scale = float(found.scale or 0)
     floor = rounding(expected.dtype) * scale
     if found.max_abs is not None and found.max_abs <= floor:
@@ -69,7 +69,7 @@ def _against_float64(
     exact = replay.value(node, in_float64=True)
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, floor, is_noise=False)
-    exact = exact.masked_fill(exact.abs() >= _limit(expected), 0)
+    exact = exact.masked_fill(exact.abs() >= limit(expected), 0)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
     floor += _sensitivity(replay, node, exact, expected.dtype)
     is_torch_right = torch_error <= _TORCH_MAY * floor
@@ -113,13 +113,14 @@ def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     return shake
 
 
-def _limit(values: torch.Tensor) -> float:
+def limit(values: torch.Tensor) -> float:
+    """From here on an element stands for infinity."""
     return _EXTREME * torch.finfo(values.dtype).max
 
 
-def _without_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def without_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Both with zeros where both are beyond the limit and equal to within rounding."""
-    extreme = expected.abs() >= _limit(expected)
+    extreme = expected.abs() >= limit(expected)
     if not extreme.any():
         return expected, value
     gap = (expected.double() - value.double()).abs()
