@@ -70,7 +70,7 @@ def bisect(model: onnx.ModelProto, inputs: Values, providers: Sequence[Provider]
         if departure is not None:
             tried = search.optimizers(level)
             return Bisection(level, departure, search.blame(level, tried), tuple(tried), search.sessions)
-    return Bisection(None, None, (), tuple(search.optimizers(list(LEVELS)[-1])), search.sessions)
+    return Bisection(None, None, (), tuple(search.changing(list(LEVELS)[-1], ())), search.sessions)
 
 
 class _Search:
@@ -107,18 +107,19 @@ class _Search:
         """The optimizers that change the model, and those that change it once these are off."""
         found: list[str] = []
         while True:
-            further = [name for name in self._changing(level, found) if name not in found]
+            further = [name for name in self.changing(level, found) if name not in found]
             if not further:
                 return found
             found += further
             if self.departure(level, found) is None:
                 return found
 
-    def _changing(self, level: str, disabled: Sequence[str]) -> list[str]:
+    def changing(self, level: str, disabled: Sequence[str]) -> list[str]:
+        """The optimizers that change the model where some are off."""
         return optimizers_of(self._right.model, level, disabled, self._right.providers)
 
     def blame(self, level: str, tried: Sequence[str]) -> tuple[Blamed, ...]:
-        """A smallest set of optimizers to switch off; of two that only depart together, the one whose turn is later."""
+        """A smallest set of optimizers to switch off: of some that only depart together, it holds one."""
         if self.departure(level, tried) is not None:
             return ()
         culprits = smallest(tried[::-1], lambda off: self.departure(level, off) is None)
