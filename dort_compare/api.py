@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.dump import staged
 from dort_compare.errors import DortError, UsageError
+from dort_compare.measure.departure import first_departure
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
@@ -23,15 +24,18 @@ from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_r
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
+from dort_compare.measure.scatter import Scatters, within
+from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
+from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
-    coarsest dtype that the model computes in, the graphs."""
+    coarsest dtype that the model computes in, the graphs, and how far results scatter, where that was asked."""
 
     report: Report
     eager: Outcome
@@ -39,6 +43,7 @@ class Comparison:
     exact: Outcome
     precision: torch.dtype | None
     graphs: Sequence[CompiledGraph]
+    scatters: Scatters
 
 
 def compare(
@@ -52,6 +57,8 @@ def compare(
     provider: str = "cpu",
     dump: str | Path | None = None,
     dynamic: bool | None = None,
+    memory: int = MEMORY,
+    repeats: int = 1,
     optimized: bool = False,
     **options: Any,
 ) -> Report:
@@ -61,6 +68,8 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
+    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
+    computes each value on the same operands: one that changes from run to run is named before anything else.
     ``optimized`` compares the values that survive ONNX Runtime's optimizers too, as they come out then.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
@@ -81,45 +90,67 @@ def compare(
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, optimized).report
+        return compare_with(model, call, backend, dynamic, memory=memory, repeats=repeats, optimized=optimized).report
 
 
 def compare_with(
-    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None, optimized: bool = False
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None = None,
+    *,
+    memory: int = MEMORY,
+    repeats: int = 1,
+    optimized: bool = False,
 ) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
 
     A module that torch.compile has wrapped already is compared as the module inside.
     """
+    if min(memory, repeats) < 1:
+        raise UsageError(f"memory is {memory} MiB and repeats is {repeats}; give at least 1 of each")
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     parameters = dict(model.named_parameters())
-    eager = run_module(model, parameters, call)
-    compiled = run_compiled(model, call, backend, dynamic)
-    exact = _in_float64(model, call)
-    precision = _precision(model, call)
-    outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
-    if not backend.graphs and not backend.fallbacks:
+    modules = EagerModules(model)
+    with modules.watching():
+        eager = run_module(model, parameters, call)
+    compiled_model = _compiled(model, backend, dynamic)
+    compiled = _run_compiled(compiled_model, model, call)
+    fallbacks = tuple(backend.fallbacks)
+    if not backend.graphs and not fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+    precision = _precision(model, call)
+    tracing = Tracing(model, backend, lambda: _run_compiled(compiled_model, model, call), modules, precision)
+    with tracing.in_float64():
+        exact = _in_float64(model, call)
     runs = [graph_run(graph, parameters) for graph in graphs]
+    for run in runs:
+        backend.name_inputs(run.index, run.input_names)
     rows: list[Row] = []
     observed: list[Observed] = []
     shipped = Optimized((), 0) if optimized else None
     for graph, run in zip(graphs, runs, strict=True):
         computed = graph.program.computed(*run.inputs.values())
         observer = Observer(run.phase, run.index, "lowered", computed)
-        rows += graph_rows(run, observer=observer)
+        rows += graph_rows(run, memory, repeats, observer)
         observed += observer.seen
         if shipped is not None:
             observer = Observer(run.phase, run.index, "optimized", computed)
-            shipped += optimized_rows(run, backend.options.session, observer=observer)
+            shipped += optimized_rows(run, backend.options.session, memory, observer)
             observed += observer.seen
-    verdict, causes = judge_shipped(rows, outcome, Dataflow(runs), shipped, observed)
+    outcome = outcome_of("debug", eager, compiled, exact, precision)
+    traced = outcome_of("traced", eager, tracing.reference, exact, precision)
+    scatters = tracing.scatters(traced if any(row.status == "diverges" for row in rows) else (*outcome, *traced))
+    outcome, traced = within(outcome, scatters), within(traced, scatters)
+    module_rows = tracing.rows(traced)
+    departure = first_departure(module_rows, traced)
+    verdict, causes = judge_shipped(rows, outcome, Dataflow(runs), departure, shipped, observed)
     ids = tuple(graph.id for graph in graphs)
-    report = Report(verdict, causes, tuple(rows), outcome, tuple(backend.fallbacks), ids, shipped, tuple(observed))
-    return Comparison(report, eager, compiled, exact, precision, backend.graphs)
+    found = (tuple(rows), outcome, fallbacks, ids, module_rows, shipped, tuple(observed))
+    return Comparison(Report(verdict, causes, *found), eager, compiled, exact, precision, [*backend.graphs], scatters)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
@@ -127,8 +158,15 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
 
     Recurrent layers, which torch leaves uncompiled by default, are compiled too.
     """
+    return _run_compiled(_compiled(model, backend, dynamic), model, call)
+
+
+def _compiled(model: nn.Module, backend: Any, dynamic: bool | None) -> Callable[..., Any]:
     torch._dynamo.reset()
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+    return torch.compile(model, backend=backend, dynamic=dynamic)
+
+
+def _run_compiled(compiled: Callable[..., Any], model: nn.Module, call: Call) -> Outcome:
     try:
         with torch._dynamo.config.patch(allow_rnn=True):
             return run_module(compiled, dict(model.named_parameters()), call)
@@ -156,10 +194,12 @@ def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | Non
 
 def outcome_of(
     backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
-) -> Iterator[OutcomeRow]:
+) -> tuple[OutcomeRow, ...]:
     """Rows for the outputs and gradients that a backend computed; ``precision`` is the dtype of autocast, if any."""
-    yield from outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision)
-    yield from outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision)
+    return (
+        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision),
+        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision),
+    )
 
 
 def _precision(model: nn.Module, call: Call) -> torch.dtype | None:

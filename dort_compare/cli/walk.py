@@ -16,7 +16,7 @@ from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
 from dort_compare.cli.side_by_side import side_by_side
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
-from dort_compare.measure.optimized import judge_shipped
+from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
@@ -52,6 +52,8 @@ class Settings:
     batch: int
     mask: bool
     seed: int
+    memory: int
+    repeat: int
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
@@ -83,7 +85,15 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(module, call, debug, settings.dynamic or None, settings.ortopt)
+    comparison = compare_with(
+        module,
+        call,
+        debug,
+        settings.dynamic or None,
+        memory=settings.memory,
+        repeats=settings.repeat,
+        optimized=settings.ortopt,
+    )
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
@@ -93,10 +103,10 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     echo(outcome_table(comparison.report.outputs))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    found = comparison.report
-    outputs = (*found.outputs, *onnxrt_rows)
-    verdict, causes = judge_shipped(found.rows, outputs, None, found.optimized, found.observed)
-    report = replace(found, verdict=verdict, causes=causes, outputs=outputs)
+    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows))
+    if report.verdict == "agree":
+        verdict, causes = judge(report.rows, report.outputs)
+        report = replace(report, verdict=verdict, causes=causes)
     _title(echo, "verdict")
     for line in shipped_lines(report):
         echo(line)

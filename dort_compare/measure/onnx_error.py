@@ -12,7 +12,7 @@ import torch
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.floor import coarsest, noise_floor, rounding
-from dort_compare.measure.local import limit, without_extremes
+from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import json_number
 from dort_compare.runtime.providers import Provider
@@ -77,7 +77,7 @@ class Unoptimized:
         self._parts = Parts(model, providers, self.device)
         self.outputs = [v.name for v in model.graph.output if v.name in self._parts.producers]
         self._dtypes = _dtypes(model)
-        self._results = self._parts.run(self._between(self.outputs, self.inputs), self.outputs, self.inputs)
+        self._results = self._computed(self.outputs, self.inputs)
         self._precision = self._coarsest(self.outputs, self.inputs)
         self._moved_results = self._moved(self.outputs, self.inputs, self._precision)
 
@@ -129,6 +129,9 @@ class Unoptimized:
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)
 
+    def _computed(self, names: Sequence[str], operands: Values) -> Values:
+        return self._parts.run(self._between(names, operands), names, operands)[0]
+
     def _coarsest(self, names: Sequence[str], operands: Values) -> torch.dtype | None:
         """The dtype that rounds most on the way from ``operands`` to ``names``."""
         made = [name for i in self._between(names, operands) for name in self._parts.nodes[i].output]
@@ -141,7 +144,7 @@ class Unoptimized:
         generator = torch.Generator().manual_seed(0)
         shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(_WAYS)]
         try:
-            return [self._parts.run(self._between(names, operands), names, each) for each in shaken]
+            return [self._computed(names, each) for each in shaken]
         except ExecutionError:
             return []
 
@@ -169,11 +172,11 @@ def _departure(
         firm = torch.stack([each == expected for each in moved]).all(0) if moved else torch.ones_like(expected).bool()
         wrong = int((firm & (expected != value)).sum())
         return Departure(f"{wrong} of {whole.numel} elements differ", name, distance=whole) if wrong else None
-    is_extreme = expected.abs() >= limit(expected)
-    right, ours = without_extremes(expected, value)
+    extreme = extremes_of_both(expected, value)
+    right, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
     found = distance(right, ours)
     floor = roundings(precision, float(found.scale or 0))
-    gaps = (deviation(right, each.masked_fill(is_extreme, 0)) for each in moved)
+    gaps = (deviation(right, each) for each in moved)
     floor += (_MAY_MOVE[precision] if precision else 0.0) * max((gap or 0.0 for gap in gaps), default=0.0)
     if found.max_abs is None or found.max_abs <= floor:
         return None

@@ -50,6 +50,7 @@ def judge_shipped(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
     dataflow: Dataflow | None = None,
+    departure: Divergence | None = None,
     shipped: Optimized | None = None,
     observed: Sequence[Observed] = (),
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
@@ -57,7 +58,7 @@ def judge_shipped(
 
     These stand behind the ops that depart by themselves, and before what departs without any that does.
     """
-    verdict, causes = judge(rows, outcome, dataflow)
+    verdict, causes = judge(rows, outcome, dataflow, departure)
     departing = {(row.graph, name) for row in rows if row.status == "diverges" for name in (row.call, row.fx_node)}
     astray: dict[tuple[int, str], Row] = {}
     for row in shipped.rows if shipped else ():
@@ -68,8 +69,8 @@ def judge_shipped(
     further = [_in_optimized(row, dataflow) for row in astray.values()] + [_unseen(seen) for seen in unseen.values()]
     if not further:
         return verdict, causes
-    by_rows = [cause for cause in causes if departing]
-    return "diverge", (*by_rows, *further, *(cause for cause in causes if not departing))
+    are_ops = bool(departing) or departure is not None
+    return "diverge", (*causes, *further) if are_ops else (*further, *causes)
 
 
 def _made_for(row: Row) -> tuple[str, ...]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dort_compare.measure.bisect import Bisection, Blamed
 from dort_compare.measure.onnx_error import Departure
+from dort_compare.report.tables import printable
 
 
 def bisection_text(name: str, found: Bisection) -> str:
     """A line for the graph ``name``, and one for every optimizer that is to blame."""
     tried = f"{', '.join(found.tried) or 'no optimizer'} changed the model; {found.sessions} models were run"
     if found.departure is None:
-        return f"{name}: no departure; {tried}"
+        return printable(f"{name}: no departure; {tried}")
     lines = [f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}"]
     lines += [f"  {_blamed_text(blamed)}" for blamed in found.blamed]
     if not found.blamed:
         lines.append("  and does so without all the optimizers that ONNX Runtime names")
-    return "\n".join([*lines, f"  {tried}"])
+    return "\n".join(map(printable, [*lines, f"  {tried}"]))
 
 
 def _blamed_text(blamed: Blamed) -> str:
