@@ -19,11 +19,13 @@ from dort_compare.errors import DortError, UsageError
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.observer import Observed, Observer
+from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.rows import Row
 from dort_compare.measure.scatter import Scatters, within
 from dort_compare.measure.tracing import EagerModules, Tracing
-from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
@@ -57,6 +59,7 @@ def compare(
     dynamic: bool | None = None,
     memory: int = MEMORY,
     repeats: int = 1,
+    optimized: bool = False,
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -67,6 +70,7 @@ def compare(
     which appears, or takes the place of an older dump, once the comparison is complete.
     ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
     computes each value on the same operands: one that changes from run to run is named before anything else.
+    ``optimized`` compares the values that survive ONNX Runtime's optimizers too, as they come out then.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -86,7 +90,7 @@ def compare(
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, memory=memory, repeats=repeats).report
+        return compare_with(model, call, backend, dynamic, memory=memory, repeats=repeats, optimized=optimized).report
 
 
 def compare_with(
@@ -97,6 +101,7 @@ def compare_with(
     *,
     memory: int = MEMORY,
     repeats: int = 1,
+    optimized: bool = False,
 ) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
 
@@ -124,16 +129,28 @@ def compare_with(
     runs = [graph_run(graph, parameters) for graph in graphs]
     for run in runs:
         backend.name_inputs(run.index, run.input_names)
-    rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats))
+    rows: list[Row] = []
+    observed: list[Observed] = []
+    shipped = Optimized((), 0) if optimized else None
+    for graph, run in zip(graphs, runs, strict=True):
+        computed = graph.program.computed(*run.inputs.values())
+        observer = Observer(run.phase, run.index, "lowered", computed)
+        rows += graph_rows(run, memory, repeats, observer)
+        observed += observer.seen
+        if shipped is not None:
+            observer = Observer(run.phase, run.index, "optimized", computed)
+            shipped += optimized_rows(run, backend.options.session, memory, observer)
+            observed += observer.seen
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     scatters = tracing.scatters(traced if any(row.status == "diverges" for row in rows) else (*outcome, *traced))
     outcome, traced = within(outcome, scatters), within(traced, scatters)
     module_rows = tracing.rows(traced)
-    verdict, causes = judge(rows, outcome, Dataflow(runs), first_departure(module_rows, traced))
+    departure = first_departure(module_rows, traced)
+    verdict, causes = judge_shipped(rows, outcome, Dataflow(runs), departure, shipped, observed)
     ids = tuple(graph.id for graph in graphs)
-    report = Report(verdict, causes, rows, outcome, fallbacks, ids, module_rows)
-    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs], scatters)
+    found = (tuple(rows), outcome, fallbacks, ids, module_rows, shipped, tuple(observed))
+    return Comparison(Report(verdict, causes, *found), eager, compiled, exact, precision, [*backend.graphs], scatters)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:

@@ -1,4 +1,4 @@
-"""``check(...)`` and ``repro(...)``: what a dump alone tells, without the code of the model that it was made of."""
+"""``check``, ``bisected`` and ``repro``: what a dump alone tells, without the code of the model that it was made of."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dort_compare.dump.model_file import read_model
 from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
 from dort_compare.errors import DortError, DumpError, UsageError
 from dort_compare.lowering.targets import find_target
+from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
@@ -52,9 +53,7 @@ def check(
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
     providers = _providers(provider)
-    graphs = recorded_graphs(Path(dump), graph)
-    if model is not None and len(graphs) > 1:
-        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
+    graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None
     runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
     rows: list[Row] = []
@@ -87,6 +86,29 @@ def repro(
     with told(f"node {node} of graph {run.index} of {dump}"):
         case = case_of(run, node)
     write_case(case, Path(folder))
+
+
+def bisected(
+    dump: str | Path, graph: str | int | None = None, *, model: str | Path | None = None, provider: Device = "cpu"
+) -> Iterator[tuple[str, Bisection]]:
+    """By the names of a dump's graphs, the optimizers of ONNX Runtime that make their models depart; see ``bisect``.
+
+    The arguments are those of ``check``. Raises DumpError for a dump or model that cannot be read or run, UsageError
+    for a wrong call.
+    """
+    providers = _providers(provider)
+    for each in _for(model, recorded_graphs(Path(dump), graph)):
+        run = dumped_run(each, provider, providers, Path(model) if model is not None else None)
+        inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
+        with told(str(model) if model is not None else f"graph {each.name} of {each.folder}"):
+            yield each.name, bisect(run.onnx_model, inputs, providers)
+
+
+def _for(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGraph]:
+    """``graphs``, of which there must be one where another ``model`` takes its place."""
+    if model is not None and len(graphs) > 1:
+        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
+    return graphs
 
 
 def _providers(provider: Device) -> list[Provider]:

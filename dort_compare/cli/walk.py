@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import outcome_table, tensors_table, verdict_line
+from dort_compare.report.terminal import outcome_table, shipped_lines, tensors_table, verdict_line
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -86,7 +86,13 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
     comparison = compare_with(
-        module, call, debug, settings.dynamic or None, memory=settings.memory, repeats=settings.repeat
+        module,
+        call,
+        debug,
+        settings.dynamic or None,
+        memory=settings.memory,
+        repeats=settings.repeat,
+        optimized=settings.ortopt,
     )
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
@@ -97,10 +103,13 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     echo(outcome_table(comparison.report.outputs))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    rows = comparison.report.rows
-    outputs = (*comparison.report.outputs, *onnxrt_rows)
-    report = Report(*judge(rows, outputs), rows, outputs, graphs=comparison.report.graphs)
+    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows))
+    if report.verdict == "agree":
+        verdict, causes = judge(report.rows, report.outputs)
+        report = replace(report, verdict=verdict, causes=causes)
     _title(echo, "verdict")
+    for line in shipped_lines(report):
+        echo(line)
     echo(verdict_line(report))
     return report
 

@@ -14,7 +14,6 @@ from dort_compare.measure.local import LocalError, local_error
 from dort_compare.measure.metrics import Number, deviation, distance
 from dort_compare.measure.rows import Row, Status, is_noise
 from dort_compare.provenance import Phase, Provenance, target_name
-from dort_compare.trace import Replay
 from dort_compare.trace.executions import Executed
 
 _NO_VALUE = "no ONNX value stands for it"
@@ -58,6 +57,7 @@ class Judge:
             onnx_value=onnx.name,
             onnx_nodes=onnx.nodes,
             op_types=onnx.op_types,
+            fused=onnx.fused,
             computed_in=onnx.computed_in,
             is_unstable=local is not None and reason is not None,
             inherited=inherited,
@@ -105,7 +105,7 @@ def _local(executed: Executed) -> tuple[LocalError | None, str | None]:
     if failed is not None:
         return None, f"on torch's operands: {failed}"
     values = [run for run in runs if isinstance(run, torch.Tensor)]
-    local = local_error(Replay(step.operands), step.node, step.value, values[0])
+    local = local_error(executed.replay, step.node, step.value, values[0])
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,

@@ -100,14 +100,15 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
     Eight times a rounding to float32, in which kernels compute at least, and where the result has a finer ``dtype``
-    than an operand, twice a rounding to that one's: fused attention rounds its scores. Nothing for what works element
-    by element.
+    than an operand, twice a rounding to that one's: fused attention rounds its scores. So does every chain of ops that
+    torch rounds in between. Nothing for one op that works element by element.
     """
-    if isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags:
+    is_pointwise = isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags
+    if is_pointwise and not of.replay.is_chain:
         return 0.0
     moved = _SHAKEN * _moved(of, exact, torch.float32)
-    coarse = coarsest([value.dtype for value in of.replay.operands() if isinstance(value, torch.Tensor)])
-    if coarse is None or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+    coarse = coarsest(list(of.replay.dtypes()))
+    if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse))
 

@@ -12,6 +12,8 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.measure.modules import ModuleRow
+from dort_compare.measure.observer import Observed
+from dort_compare.measure.optimized import Optimized
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
@@ -28,7 +30,9 @@ class Report:
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
     whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
     in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
-    against the traced graphs on torch's kernels.
+    against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
+    made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
+    exposed models.
     """
 
     verdict: Judgement
@@ -38,6 +42,8 @@ class Report:
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
     modules: tuple[ModuleRow, ...] = ()
+    optimized: Optimized | None = None
+    observed: tuple[Observed, ...] = ()
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -63,6 +69,8 @@ class Report:
             "graphs": [graph.to_json() for graph in self.graphs],
             "modules": [row.to_json() for row in self.modules],
             "by_module": [errors.to_json() for errors in by_module(self.rows)],
+            "optimized": self.optimized.to_json() if self.optimized else None,
+            "observer": [seen.to_json() for seen in self.observed],
         }
 
     def to_json(self, path: str | Path) -> None:
