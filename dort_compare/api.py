@@ -19,7 +19,9 @@ from dort_compare.errors import DortError, UsageError
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
+from dort_compare.measure.precision import PrecisionWatch
 from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.suggest import suggest_fp32
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
@@ -50,6 +52,7 @@ def compare(
     provider: str = "cpu",
     dump: str | Path | None = None,
     dynamic: bool | None = None,
+    suggest_fp32: bool | float = False,
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -58,6 +61,8 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
+    ``suggest_fp32`` searches for the few nodes that, kept in float32, bring outputs and gradients back inside their
+    floor (True) or within a relative error of norms (a number).
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -72,16 +77,22 @@ def compare(
         raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
     if loss is not None and not backward:
         raise UsageError("a loss is only used for gradients; give backward=True with it")
+    if not isinstance(suggest_fp32, bool) and not 0 < suggest_fp32 < 1:
+        raise UsageError(f"suggest_fp32 is {suggest_fp32!r}; give True, or a relative error between 0 and 1")
     if not isinstance(args, (tuple, list)):
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic).report
+        return compare_with(model, call, backend, dynamic, suggest_fp32).report
 
 
-def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None) -> Comparison:
+def compare_with(
+    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None, mend: bool | float = False
+) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
+
+    ``mend`` is what ``compare`` calls ``suggest_fp32``.
 
     A module that torch.compile has wrapped already is compared as the module inside.
     """
@@ -98,9 +109,19 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, parameters) for graph in graphs]
-    rows = tuple(row for run in runs for row in graph_rows(run))
+    watch = PrecisionWatch()
+    rows = tuple(row for run in runs for row in graph_rows(run, watch=watch.graph(run)))
     verdict, causes = judge(rows, outcome, Dataflow(runs))
-    report = Report(verdict, causes, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
+    report = Report(
+        verdict,
+        causes,
+        rows,
+        outcome,
+        tuple(backend.fallbacks),
+        tuple(graph.id for graph in graphs),
+        watch.seen,
+        suggest_fp32(runs, target=None if mend is True else mend) if mend else None,
+    )
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
 
 

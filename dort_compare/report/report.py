@@ -12,7 +12,9 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.precision import Precision
 from dort_compare.measure.rows import Row
+from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
 
 SCHEMA = 1
@@ -25,7 +27,8 @@ class Report:
     verdict: "agree" or "diverge". causes: every value that departs by itself, in order; none where all agrees.
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
     whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
-    in the order of their first runs.
+    in the order of their first runs. precision: casts, and how half-precision values use their dtype. suggestion: what
+    to keep in float32, where that was asked for.
     """
 
     verdict: Judgement
@@ -34,6 +37,8 @@ class Report:
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
+    precision: Precision = Precision()
+    suggestion: Suggestion | None = None
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -57,6 +62,8 @@ class Report:
             "outputs": [row.to_json() for row in self.outputs],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "graphs": [graph.to_json() for graph in self.graphs],
+            "precision": self.precision.to_json(),
+            "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
         }
 
     def to_json(self, path: str | Path) -> None:
