@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import outcome_table, tensors_table, verdict_line
+from dort_compare.report.terminal import half_lines, outcome_table, tensors_table, verdict_line
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -52,6 +52,12 @@ class Settings:
     batch: int
     mask: bool
     seed: int
+    suggest_fp32: float | None = None
+
+    @property
+    def mend(self) -> bool | float:
+        """What ``compare`` calls ``suggest_fp32``; 0 stands for the floors."""
+        return self.suggest_fp32 or self.suggest_fp32 is not None
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
@@ -83,7 +89,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(module, call, debug, settings.dynamic or None)
+    comparison = compare_with(module, call, debug, settings.dynamic or None, settings.mend)
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
@@ -95,7 +101,11 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     _tell_models(echo, settings, folder, comparison.graphs)
     rows = comparison.report.rows
     outputs = (*comparison.report.outputs, *onnxrt_rows)
-    report = Report(*judge(rows, outputs), rows, outputs, graphs=comparison.report.graphs)
+    verdict, causes = judge(rows, outputs)
+    report = replace(comparison.report, verdict=verdict, causes=causes, outputs=outputs)
+    if report.precision.half_values:
+        _title(echo, "half precision")
+        echo("\n".join(half_lines(report)))
     _title(echo, "verdict")
     echo(verdict_line(report))
     return report

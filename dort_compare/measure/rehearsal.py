@@ -13,12 +13,14 @@ from torch import fx
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.half_floor import half_floor, relative_error, roundings_before
 from dort_compare.provenance import module_path, source_line
-from dort_compare.trace.kept import HALF, Kept, Referee, Survey
+from dort_compare.trace.eager import Interpreter
+from dort_compare.trace.kept import HALF, Kept, Referee
 from dort_compare.trace.training_step import Engine, TrainingStep
 
 Key = tuple[int, str, str]
 """A result: the number of its training step, "output" or "gradient", and its name."""
 _LARGEST_SCALE = 2.0**24
+_MOSTLY = 0.5
 _ROOM = 4.0
 """A loss scale leaves so much between the largest number that it makes and the end of float16."""
 
@@ -39,7 +41,7 @@ class Unit:
 class Rehearsal:
     """Runs training steps from the inputs that were recorded; ``runs`` counts how often.
 
-    Making one runs each step as it is, which is surveyed for nodes that round, and in float64. A tangent that is not
+    Making one runs each step as it is and in float64. A tangent that is not
     finite is replaced by fixed random numbers; ``stand_ins`` counts those.
     """
 
@@ -50,12 +52,11 @@ class Rehearsal:
         pairs = zip(steps, self._tangents, strict=True)
         self.stand_ins = sum(used[n] is not t for step, used in pairs for n, t in step.tangents.items())
         graphs = [run.graph_module for step in steps for run in step.graphs]
-        surveys = {graph: Survey(graph) for graph in graphs}
-        as_is = self._run(lambda _: surveys.__getitem__)
-        self._rounding = [[n for g in s.graphs for n in surveys[g.graph_module].rounding] for s in steps]
-        self._exact_nodes = [frozenset(n for g in s.graphs for n in surveys[g.graph_module].exact) for s in steps]
         referees = {graph: Referee(graph) for graph in graphs}
+        as_is = self._run(lambda _: Interpreter)
         exact = self._run(lambda _: referees.__getitem__)
+        self._rounding = [[n for g in s.graphs for n in referees[g.graph_module].rounding] for s in steps]
+        self._exact_nodes = [frozenset(n for g in s.graphs for n in referees[g.graph_module].exact) for s in steps]
         self._largest = {graph: referee.largest for graph, referee in referees.items()}
         self._exact = {k: e for k, e in exact.items() if k in as_is and e.shape == as_is[k].shape and _is_measure(e)}
         self._dtypes = {key: value.dtype for key, value in as_is.items()}
@@ -102,7 +103,18 @@ class Rehearsal:
                 scaled = _dependent(graph, set(step.tangents))
                 largest = max([largest, *(number for name, number in numbers.items() if name in scaled)])
         room = torch.finfo(torch.float16).max / _ROOM
-        return max(min(2.0 ** math.floor(math.log2(room / largest)), _LARGEST_SCALE), 1.0) if largest else 1.0
+        if not largest:
+            return _LARGEST_SCALE if self.tangents_underflow else 1.0
+        return max(min(2.0 ** math.floor(math.log2(room / largest)), _LARGEST_SCALE), 1.0)
+
+    @property
+    def tangents_underflow(self) -> bool:
+        """Whether what enters the backward graphs is all zero, or mostly subnormal, in float16: what it was is lost."""
+        tangents = [tangent for step in self._tangents for tangent in step.values()]
+        sizes = [tangent.abs() for tangent in tangents if tangent.dtype == torch.float16]
+        small = sum(((size > 0) & (size < torch.finfo(torch.float16).tiny)).sum().item() for size in sizes)
+        known = sum((size > 0).sum().item() for size in sizes)
+        return small >= _MOSTLY * known if known else bool(sizes) and not any(tangent.any() for tangent in tangents)
 
     def errors(self, units: Iterable[Unit] = (), scale: float = 1.0) -> Mapping[Key, float]:
         """How far every result lies from float64, as a share of its norm, with ``units`` in float32.

@@ -42,9 +42,14 @@ class _Search:
         self._floors = floors
         self._known: dict[tuple[frozenset[Unit], float], Mapping[Key, float]] = {(frozenset(), 1.0): rehearsal.before}
         self._void: frozenset[Key] = frozenset()
+        self._out_of_reach: frozenset[Key] = frozenset()
         self._questions = math.inf
 
     def suggestion(self) -> Suggestion:
+        if self._rehearsal.tangents_underflow:
+            self._floors = {}  # of gradients that are lost before they enter, no error can be told
+            reason = "the gradients of the outputs underflow in float16 before they enter the graph"
+            return self._told("loss scale", reason, scale=self._rehearsal.loss_scale)
         if self._beyond():
             self._void = self._rehearsal.void & self._floors.keys()
             self._floors = {key: floor for key, floor in self._floors.items() if key not in self._void}
@@ -54,16 +59,14 @@ class _Search:
         if not self._beyond(scale=scale):
             return self._told("loss scale", "gradients underflow in float16, which a loss scale cures", scale=scale)
         units = self._rehearsal.units
-        out_of_reach = self._beyond(units, scale)
-        if out_of_reach >= self._beyond(scale=scale):
-            return self._told("none suffices", "what is beyond its floor stays there in float32", units, scale)
-        self._floors = {key: floor for key, floor in self._floors.items() if key not in out_of_reach}
+        self._out_of_reach = frozenset(self._beyond(units, scale))
+        if not self._beyond(scale=scale):
+            return self._told("none suffices", "what is beyond its floor stays there", units, scale)
         found = self._fewest(units, scale)
         if found is None:
             return self._told("none suffices", f"more than {FEW} lines would have to be in float32", units, scale)
         mend: Mend = "loss scale and float32" if scale > 1 else "float32"
-        left = f", but for {len(out_of_reach)} that stay beyond it in float32" if out_of_reach else ""
-        return self._told(mend, f"these bring every output and gradient inside its floor{left}", found, scale)
+        return self._told(mend, "these bring every output and gradient inside its floor", found, scale)
 
     def _useful_scale(self) -> float:
         """The loss scale, where it brings a result inside its floor; else 1."""
@@ -98,9 +101,9 @@ class _Search:
         self._questions = 2 * FEW * (math.log2(max(candidates / FEW, 1)) + 1)
 
     def _beyond(self, units: Sequence[Unit] = (), scale: float = 1.0) -> set[Key]:
-        """The results that lie beyond their floors with ``units`` in float32."""
+        """The results that lie beyond their floors with ``units`` in float32, but for those out of reach."""
         errors = self._errors(units, scale)
-        return {key for key, floor in self._floors.items() if errors[key] > floor}
+        return {key for key, floor in self._floors.items() if errors[key] > floor} - self._out_of_reach
 
     def _errors(self, units: Sequence[Unit], scale: float) -> Mapping[Key, float]:
         known = (frozenset(units), scale)
@@ -122,6 +125,7 @@ class _Search:
             tuple(ResultError(k[1], k[2], self._floors[k], before[k], after[k]) for k in self._floors),
             len({(unit.module, unit.source) for unit in self._rehearsal.units}),
             self._rehearsal.runs,
+            tuple(sorted(name for _, _, name in self._out_of_reach)),
         )
 
     def _notes(self) -> Iterator[str]:
@@ -129,6 +133,8 @@ class _Search:
             yield f"{self._rehearsal.stand_ins} tangents were not finite, fixed random ones stood in for them"
         if self._void:
             yield f"{', '.join(name for _, _, name in sorted(self._void))}: zero but for rounding, and not judged"
+        if self._out_of_reach:
+            yield f"{len(self._out_of_reach)} stay beyond it with everything in float32"
 
     def _nodes(self, units: Sequence[Unit]) -> Iterator[KeptNode]:
         for i, step in enumerate(self._steps):

@@ -47,6 +47,7 @@ class Suggestion:
     ``nodes`` are to be kept in float32 and ``loss_scale`` is a factor for the loss, where ``mend`` says so. Where
     nothing suffices, the errors "after" are those with everything in float32. ``lines`` counts the lines of the model
     that compute in half precision, ``runs`` how often the model was run for this.
+    ``out_of_reach`` names the results that stay beyond their floor with everything in float32.
     """
 
     mend: Mend
@@ -56,6 +57,7 @@ class Suggestion:
     errors: tuple[ResultError, ...] = ()
     lines: int = 0
     runs: int = 0
+    out_of_reach: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -66,12 +68,8 @@ class Suggestion:
             "errors": [error.to_json() for error in self.errors],
             "lines": self.lines,
             "runs": self.runs,
+            "out_of_reach": list(self.out_of_reach),
         }
-
-    @property
-    def is_mended(self) -> bool:
-        """Whether all results are inside their floor, with the mend where there is one."""
-        return self.mend not in ("none suffices", "not searched")
 
     @property
     def worst(self) -> ResultError | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Report:
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
-    precision: Precision = Precision()
+    precision: Precision = field(default_factory=Precision)
     suggestion: Suggestion | None = None
 
     @property

@@ -17,6 +17,7 @@ from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.verdict import Divergence
+from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.report import Report
 
 
@@ -57,6 +58,7 @@ def report_text(report: Report) -> str:
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         lines.append(f"{computed} of them computed in float32 and rounded back to their own dtype")
+    lines += half_lines(report)
     if report.fallbacks:
         lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
         lines.append(grouped(report.fallbacks))
@@ -68,6 +70,11 @@ def report_text(report: Report) -> str:
             table.add_row(*cells, row.reason or max_abs(row.inherited), number(row.noise_floor), row.source)
         lines += ["", rendered(table)]
     return "\n".join(lines)
+
+
+def half_lines(report: Report) -> list[str]:
+    """What there is to say of half precision, and what to keep in float32 where that was asked for."""
+    return precision_lines(report.precision) + (suggestion_lines(report.suggestion) if report.suggestion else [])
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.eager import Interpreter
+from dort_compare.trace.eager import Interpreter, in_any_layout
 from dort_compare.trace.float64 import Float64, call_raised
 
 HALF = (torch.float16, torch.bfloat16)
@@ -41,39 +42,17 @@ class Kept(Interpreter):
         return any(_is_half(t) and g.dtype not in HALF for g, t in zip(given, traced, strict=True))
 
 
-class Survey(Interpreter):
-    """Runs a graph as it is and sorts its nodes by name: those that are ``rounding`` to half precision, as casts do and
-    what float32 makes something else of on the same operands, and those that are ``exact``.
+class Referee(Float64):
+    """A graph in float64 alone, which tells on the way what torch's execution does to its values.
+
+    ``rounding`` names the nodes that round to half precision: casts, and those of which float32 makes something else on
+    random operands; ``exact`` names all others. ``largest`` holds the largest finite number of every float16 value.
     """
 
     def __init__(self, graph_module: fx.GraphModule) -> None:
         super().__init__(graph_module)
         self.rounding: set[str] = set()
         self.exact: set[str] = set()
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.op == "call_function":
-            (self.rounding if self._rounds(n, value) else self.exact).add(n.name)
-        return value
-
-    def _rounds(self, node: fx.Node, value: Any) -> bool:
-        halves = [_is_half(leaf) for leaf in pytree.tree_leaves(value)]
-        if not any(halves):
-            return False
-        args, kwargs = fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
-        if any(isinstance(a, torch.Tensor) and a.is_floating_point() and a.dtype not in HALF for a in args):
-            return True  # a cast may round nothing now and yet be where the values leave float32
-        wide = pytree.tree_leaves(call_in_float32(node.target, args, kwargs))
-        pairs = [(v, w) for v, w, half in zip(pytree.tree_leaves(value), wide, halves, strict=True) if half]
-        return not all(torch.equal(v.float().nan_to_num(), w.nan_to_num()) for v, w in pairs)
-
-
-class Referee(Float64):
-    """A graph in float64 alone; ``largest`` holds the largest finite number of each value that is float16 in torch."""
-
-    def __init__(self, graph_module: fx.GraphModule) -> None:
-        super().__init__(graph_module)
         self.largest: dict[str, float] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -81,7 +60,30 @@ class Referee(Float64):
         value, traced = super().run_node(n), n.meta.get("val")
         if isinstance(traced, torch.Tensor) and traced.dtype == torch.float16 and value.numel():
             self.largest[n.name] = value.nan_to_num(0, 0, 0).abs().max().item()
+        if n.op == "call_function":
+            (self.rounding if self._rounds(n) else self.exact).add(n.name)
         return value
+
+    def _rounds(self, node: fx.Node) -> bool:
+        if node.target is operator.getitem or not any(map(_is_half, pytree.tree_leaves(node.meta.get("val")))):
+            return False
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._probe)
+        if any(_is_floating(leaf) and not _is_half(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
+            return True
+        try:
+            narrow, wide = in_any_layout(node.target)(*args, **kwargs), call_in_float32(node.target, args, kwargs)
+        except RuntimeError:  # a kernel may refuse random operands
+            return True
+        pairs = zip(pytree.tree_leaves(narrow), pytree.tree_leaves(wide), strict=True)
+        return not all(torch.equal(n.float(), w) for n, w in pairs if _is_half(n))
+
+    def _probe(self, operand: fx.Node) -> Any:
+        """Random numbers between 1/2 and 2 in place of an operand, whose own may be zeros or have overflowed."""
+        value, traced = self.env[operand], operand.meta.get("val")
+        if not _is_floating(value) or not isinstance(traced, torch.Tensor):
+            return value
+        generator = torch.Generator().manual_seed(value.numel())
+        return torch.rand(value.shape, generator=generator).mul_(1.5).add_(0.5).to(value.device, traced.dtype)
 
 
 def as_traced(value: Any, node: fx.Node) -> Any:
@@ -107,5 +109,9 @@ def _raised(value: Any) -> Any:
     return value.float() if _is_half(value) else value
 
 
-def _is_half(value: Any) -> bool:
+def _is_floating(value: Any) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _is_half(value: Any) -> TypeGuard[torch.Tensor]:
     return isinstance(value, torch.Tensor) and value.dtype in HALF
