@@ -22,8 +22,8 @@ class Use:
     largest     the largest finite element, in the unit of the values; what stands for infinity, as masks do, left out
     head_room   how many powers of two lie between that and the largest number of the dtype; inf for zeros
     overflowed  share of the elements that are inf or NaN where float64 is finite
-    underflowed share of the sum of float64's absolute values that lies in elements that are zero or subnormal
-    wrong       share of the elements, zeros and subnormals aside, that are further from float64 than zero is
+    underflowed share of the sum of float64's absolute values that lies in elements too small for the dtype's normal range
+    wrong       share of the elements, those aside, that are as far from float64 as zero is, or further
     """
 
     largest: float
@@ -54,8 +54,8 @@ def _digits(value: torch.Tensor, exact: torch.Tensor, tiny: float) -> tuple[floa
     if size.max() >= _LEAST_MASK:
         usual &= ~_is_mask(exact)
         size = size.masked_fill(~usual, 0)
-    small = value.abs() < tiny
-    wrong = usual & ~small & ((value - exact).abs() > size)
+    small = (value.abs() < tiny) & (size < 2 * tiny)
+    wrong = usual & ~small & ((value - exact).abs() >= size)
     sums = torch.stack((size[small].sum(), size.sum(), wrong.sum(), usual.sum()))
     underflowed, total, wrongs, count = sums.tolist()
     return (underflowed / total, wrongs / count) if total else (0.0, 0.0)

@@ -53,7 +53,7 @@ def _what(each: RangeUse) -> str:
         "overflows": f"overflows {each.dtype}: {use.overflowed:.2%} of it is inf or NaN where float64 is finite",
         "near the range": f"is near the end of {each.dtype}: its largest element is {use.largest:.3g}",
         "underflows": f"underflows in {each.dtype}: {use.underflowed:.0%} of it is zero or subnormal",
-        "holds no digit": f"holds no digit in {each.dtype}: {use.wrong:.0%} of it errs by more than itself",
+        "holds no digit": f"holds no digit in {each.dtype}: {use.wrong:.0%} of it errs by as much as it is, or more",
     }[each.finding or "near the range"]
 
 

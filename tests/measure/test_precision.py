@@ -99,7 +99,7 @@ def test_float32_says_nothing():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("half", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_nothing_alarms_in_a_llama(dtype, half):
     """Not its masks either, the lowest numbers of the dtype."""
     config = LlamaConfig(hidden=32, heads=4, kv_heads=2, intermediate=48, vocabulary=50, layers=1)

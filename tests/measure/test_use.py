@@ -65,3 +65,8 @@ def test_elements_that_err_by_more_than_themselves_are_counted(numel):
     value = exact.clone()
     value[:3] *= -1
     assert use_of(value.bfloat16(), exact).wrong == pytest.approx(0.3, abs=0.03)
+
+
+def test_what_cancels_to_zero_has_not_underflowed():
+    use = use_of(torch.zeros(4).bfloat16(), torch.full((4,), 0.0025).double())
+    assert (use.underflowed, use.wrong) == (0, 1)
