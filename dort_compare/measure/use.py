@@ -22,7 +22,7 @@ class Use:
     largest     the largest finite element, in the unit of the values; what stands for infinity, as masks do, left out
     head_room   how many powers of two lie between that and the largest number of the dtype; inf for zeros
     overflowed  share of the elements that are inf or NaN where float64 is finite
-    underflowed share of the sum of float64's absolute values that lies in elements too small for the dtype's normal range
+    underflowed share of the sum of float64's absolute values that lies in elements below the normal range
     wrong       share of the elements, those aside, that are as far from float64 as zero is, or further
     """
 
