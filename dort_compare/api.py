@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +16,26 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.dump import staged
 from dort_compare.errors import DortError, UsageError
+from dort_compare.measure.departure import first_departure
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.precision import PrecisionWatch
 from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.scatter import Scatters, within
 from dort_compare.measure.suggest import suggest_fp32
+from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.trace import GraphRun, Outcome, run_module
+from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
-    coarsest dtype that the model computes in, the graphs."""
+    coarsest dtype that the model computes in, the graphs, and how far results scatter, where that was asked."""
 
     report: Report
     eager: Outcome
@@ -39,6 +43,7 @@ class Comparison:
     exact: Outcome
     precision: torch.dtype | None
     graphs: Sequence[CompiledGraph]
+    scatters: Scatters
 
 
 def compare(
@@ -52,6 +57,8 @@ def compare(
     provider: str = "cpu",
     dump: str | Path | None = None,
     dynamic: bool | None = None,
+    memory: int = MEMORY,
+    repeats: int = 1,
     suggest_fp32: bool | float = False,
     **options: Any,
 ) -> Report:
@@ -61,6 +68,8 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
+    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
+    computes each value on the same operands: one that changes from run to run is named before anything else.
     ``suggest_fp32`` searches for the few nodes that, kept in float32, bring outputs and gradients back inside their
     floor (True) or within a relative error of norms (a number).
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
@@ -84,11 +93,19 @@ def compare(
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, suggest_fp32).report
+        asked: Any = {"memory": memory, "repeats": repeats, "mend": suggest_fp32}
+        return compare_with(model, call, backend, dynamic, **asked).report
 
 
 def compare_with(
-    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None = None, mend: bool | float = False
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None = None,
+    *,
+    memory: int = MEMORY,
+    repeats: int = 1,
+    mend: bool | float = False,
 ) -> Comparison:
     """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
 
@@ -96,33 +113,40 @@ def compare_with(
 
     A module that torch.compile has wrapped already is compared as the module inside.
     """
+    if min(memory, repeats) < 1:
+        raise UsageError(f"memory is {memory} MiB and repeats is {repeats}; give at least 1 of each")
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     parameters = dict(model.named_parameters())
-    eager = run_module(model, parameters, call)
-    compiled = run_compiled(model, call, backend, dynamic)
-    exact = _in_float64(model, call)
-    precision = _precision(model, call)
-    outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
-    if not backend.graphs and not backend.fallbacks:
+    modules = EagerModules(model)
+    with modules.watching():
+        eager = run_module(model, parameters, call)
+    compiled_model = _compiled(model, backend, dynamic)
+    compiled = _run_compiled(compiled_model, model, call)
+    fallbacks = tuple(backend.fallbacks)
+    if not backend.graphs and not fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+    precision = _precision(model, call)
+    tracing = Tracing(model, backend, lambda: _run_compiled(compiled_model, model, call), modules, precision)
+    with tracing.in_float64():
+        exact = _in_float64(model, call)
     runs = [graph_run(graph, parameters) for graph in graphs]
+    for run in runs:
+        backend.name_inputs(run.index, run.input_names)
     watch = PrecisionWatch()
-    rows = tuple(row for run in runs for row in graph_rows(run, watch=watch.graph(run)))
-    verdict, causes = judge(rows, outcome, Dataflow(runs))
-    report = Report(
-        verdict,
-        causes,
-        rows,
-        outcome,
-        tuple(backend.fallbacks),
-        tuple(graph.id for graph in graphs),
-        watch.seen,
-        suggest_fp32(runs, target=None if mend is True else mend) if mend else None,
-    )
-    return Comparison(report, eager, compiled, exact, precision, backend.graphs)
+    rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats, watch.graph(run)))
+    outcome = outcome_of("debug", eager, compiled, exact, precision)
+    traced = outcome_of("traced", eager, tracing.reference, exact, precision)
+    scatters = tracing.scatters(traced if any(row.status == "diverges" for row in rows) else (*outcome, *traced))
+    outcome, traced = within(outcome, scatters), within(traced, scatters)
+    module_rows = tracing.rows(traced)
+    verdict, causes = judge(rows, outcome, Dataflow(runs), first_departure(module_rows, traced))
+    ids = tuple(graph.id for graph in graphs)
+    suggestion = suggest_fp32(runs, target=None if mend is True else mend) if mend else None
+    report = Report(verdict, causes, rows, outcome, fallbacks, ids, module_rows, watch.seen, suggestion)
+    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs], scatters)
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
@@ -130,8 +154,15 @@ def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | Non
 
     Recurrent layers, which torch leaves uncompiled by default, are compiled too.
     """
+    return _run_compiled(_compiled(model, backend, dynamic), model, call)
+
+
+def _compiled(model: nn.Module, backend: Any, dynamic: bool | None) -> Callable[..., Any]:
     torch._dynamo.reset()
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+    return torch.compile(model, backend=backend, dynamic=dynamic)
+
+
+def _run_compiled(compiled: Callable[..., Any], model: nn.Module, call: Call) -> Outcome:
     try:
         with torch._dynamo.config.patch(allow_rnn=True):
             return run_module(compiled, dict(model.named_parameters()), call)
@@ -159,10 +190,12 @@ def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | Non
 
 def outcome_of(
     backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
-) -> Iterator[OutcomeRow]:
+) -> tuple[OutcomeRow, ...]:
     """Rows for the outputs and gradients that a backend computed; ``precision`` is the dtype of autocast, if any."""
-    yield from outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision)
-    yield from outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision)
+    return (
+        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision),
+        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision),
+    )
 
 
 def _precision(model: nn.Module, call: Call) -> torch.dtype | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 
@@ -25,3 +27,13 @@ def dtype_of(value: Any) -> torch.dtype:
 def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
     """An argument of a graph as a tensor: a number becomes a 0-d one."""
     return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=dtype_of(argument))
+
+
+UNBACKED = "dort_compare.unbacked"
+"""In the ``meta`` of a node that was read from a file: the names of its symbols, for its sizes are numbers."""
+
+
+def unbacked_symbols(node: fx.Node) -> frozenset[str]:
+    """The symbols, in the traced value of ``node``, whose number only the data decide on."""
+    read = node.meta.get(UNBACKED)
+    return frozenset(map(str, free_unbacked_symbols(node.meta.get("val")))) if read is None else read

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.partition import Boxed
-from dort_compare.backends.record import CompiledGraph, GraphId
+from dort_compare.backends.record import CompiledGraph, GraphId, TracedGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
 from dort_compare.lowering.lowered import Lowered
@@ -24,6 +25,8 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 
 Storage = dict[str, Any]
+Execute = Callable[[TracedGraph, list[Any]], Any]
+"""Runs a graph on its arguments, a list that it empties, and returns its outputs."""
 _RUNS = itertools.count()
 _RECORDING = threading.RLock()
 """Several threads may compile and run, and several backends share one storage."""
@@ -46,7 +49,9 @@ class DebugBackend:
         self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
+        self._dumped: dict[int, str] = {}
         self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks)
+        self._execute: Execute | None = None
 
     def __call__(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
@@ -67,13 +72,34 @@ class DebugBackend:
 
         boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
         self.fallbacks.extend(fallbacks)
-        return boxed
+        return self._replaceable(TracedGraph(phase, compile_id(), graph_module), boxed)
+
+    @contextmanager
+    def executing(self, execute: Execute) -> Iterator[None]:
+        """Within it ``execute`` runs every graph that this backend has compiled, whole, and nothing is recorded."""
+        before, self._execute = self._execute, execute
+        try:
+            yield
+        finally:
+            self._execute = before
+
+    def _replaceable(self, graph: TracedGraph, boxed: Boxed) -> Boxed:
+        def call(arguments: list[Any]) -> Any:
+            return self._execute(graph, arguments) if self._execute else boxed(arguments)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
+        """Lets the dump, if there is one, know the caller's names of inputs of the graph of that index."""
+        if self._dump and graph in self._dumped:
+            self._dump.add_input_names(self._dumped[graph], names)
 
     def _keep(self, graph: CompiledGraph) -> Boxed:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
-        name = ""
         if self._dump:
-            name = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
+            added = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
+            self._dumped[graph.index] = added
         self.graphs.append(graph)
 
         def call(arguments: list[Any]) -> Any:
@@ -81,7 +107,7 @@ class DebugBackend:
             arguments.clear()
             with _RECORDING:
                 if graph.record(taken, next(_RUNS)) and self._dump:
-                    self._dump.add_inputs(name, graph.named_inputs())
+                    self._dump.add_inputs(self._dumped[graph.index], graph.named_inputs())
             return graph.program(*taken)
 
         call._boxed_call = True  # type: ignore[attr-defined]

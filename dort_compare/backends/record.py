@@ -99,6 +99,15 @@ class GraphId:
         return {"graph": self.index, "phase": self.phase, "compile_id": self.compile_id}
 
 
+@dataclass(frozen=True, eq=False)
+class TracedGraph:
+    """A graph as AOTAutograd traced it, whole, whatever pieces it runs in."""
+
+    phase: Phase
+    compile_id: str | None
+    graph_module: fx.GraphModule
+
+
 @dataclass
 class CompiledGraph:
     """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs."""

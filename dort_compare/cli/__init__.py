@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 import click
 
+from dort_compare.cli.check import check
 from dort_compare.cli.llama import llama
+from dort_compare.cli.repro import repro
 from dort_compare.errors import DortError
+from dort_compare.report.tables import printable
 
 DIVERGES, WRONG_CALL = 1, 2
 
@@ -19,7 +22,9 @@ def commands() -> None:
     """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
 
 
+commands.add_command(check)
 commands.add_command(llama)
+commands.add_command(repro)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,5 +48,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _give_up(reason: str) -> None:
-    click.echo(f"dort-compare: {' '.join(reason.split())}", err=True)
+    click.echo(printable(f"dort-compare: {' '.join(reason.split())}"), err=True)
     sys.exit(WRONG_CALL)

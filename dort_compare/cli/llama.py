@@ -17,6 +17,7 @@ from dort_compare.dump import staged
 from dort_compare.errors import RuntimeUnavailableError, UsageError
 from dort_compare.models import PARTS, SOURCES
 from dort_compare.report.report import check_writable
+from dort_compare.trace.executions import MEMORY
 
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -63,6 +64,8 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of weights and inputs."
 )
+@_size("--memory", MEMORY, "MiB of torch's values that are compared at a time.")
+@_size("--repeat", 1, "How often ONNX Runtime computes each value; one that changes is named.")
 @click.option(
     "--suggest-fp32",
     type=click.FloatRange(0, 1, max_open=True),

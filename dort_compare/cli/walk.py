@@ -52,6 +52,8 @@ class Settings:
     batch: int
     mask: bool
     seed: int
+    memory: int
+    repeat: int
     suggest_fp32: float | None = None
 
     @property
@@ -89,7 +91,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(module, call, debug, settings.dynamic or None, settings.mend)
+    asked: Any = {"memory": settings.memory, "repeats": settings.repeat, "mend": settings.mend}
+    comparison = compare_with(module, call, debug, settings.dynamic or None, **asked)
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)

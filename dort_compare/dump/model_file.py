@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import external_data_helper
 
 from dort_compare.dump.files import NewFiles
@@ -34,36 +34,42 @@ def add_model(files: NewFiles, name: str, model: ir.Model) -> dict[str, str]:
     return {"onnx": file, "data": file + DATA}
 
 
-def read_model(path: Path) -> onnx.ModelProto:
+def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
     """The model with its constants.
 
-    Raises DumpError where it cannot be read, or keeps constants in another file than ``<path>.data``.
+    Raises DumpError where it cannot be read, or keeps constants in another file than ``<path>.data`` or, where they may
+    stand ``beside`` it, in another folder.
     """
     try:
         model = onnx.load(path, load_external_data=False)
-        for tensor in _tensors(model.graph):
+        if not model.opset_import:
+            raise ValueError("it is no ONNX model")
+        for tensor in _tensors(model):
             if external_data_helper.uses_external_data(tensor):
-                _load(tensor, path)
+                _load(tensor, path, beside)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as problem:
         raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
     return model
 
 
-def _load(tensor: onnx.TensorProto, path: Path) -> None:
+def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
     location = external_data_helper.ExternalDataInfo(tensor).location
-    data = path.with_name(path.name + DATA)
+    data = path.with_name(Path(location).name if beside else path.name + DATA)
     if location != data.name or data.is_symlink():
-        raise DumpError(f"{path} keeps constants in {location!r}; a dump has them in {data.name}, so it is not read")
+        known = "files beside it" if beside else data.name
+        raise DumpError(f"{path} keeps constants in {location!r}; they may stand in {known} only, so it is not read")
     external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield attribute.t
-            yield from attribute.tensors
-            for nested in (attribute.g, *attribute.graphs):
-                yield from _tensors(nested)
+def _tensors(owner: Message) -> Iterator[onnx.TensorProto]:
+    """Every tensor, wherever it stands: in graphs within nodes, functions, sparse constants."""
+    for field, value in owner.ListFields():
+        if field.message_type is None:
+            continue
+        for each in (value,) if isinstance(value, Message) else value:
+            if isinstance(each, onnx.TensorProto):
+                yield each
+            else:
+                yield from _tensors(each)

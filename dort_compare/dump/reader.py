@@ -3,35 +3,102 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args
 
 import onnx
+import torch
+from torch import fx
 
+from dort_compare.dump.graph_file import FindTarget, read_graph
 from dort_compare.dump.model_file import read_model
+from dort_compare.dump.tensors import load_tensors
 from dort_compare.dump.writer import MANIFEST, SCHEMA
 from dort_compare.errors import DumpError
+from dort_compare.provenance import Phase
+from dort_compare.scalars import is_number
+
+Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True)
 class DumpedGraph:
-    """One graph of a dump: its name ``<prefix>_<n>``, its phase, torch's id of its compilation, its files."""
+    """One graph of a dump: its name ``<prefix>_<n>``, its phase, torch's id of its compilation, its files.
+
+    ``number`` counts the graphs of the dump, ``run`` those that ran, in the order in which they first did (None for one
+    that did not). ``unreadable`` says why a graph cannot be run again. ``input_names`` holds the caller's names of
+    inputs, such as those of parameters.
+    """
 
     folder: Path
     name: str
-    phase: str
+    number: int
+    phase: Phase
     compile_id: str | None = None
+    run: int | None = None
+    unreadable: str | None = None
+    has_constants: bool = False
+    input_names: Mapping[str, str] = field(default_factory=dict)
 
     def fx_text(self) -> str:
         """The text of the FX graph."""
-        return self._path("txt").read_text()
+        return self._read("txt")
 
     def model(self) -> onnx.ModelProto:
         """The ONNX model."""
-        return read_model(self._path("onnx"))
+        return read_model(self.file("onnx"))
 
-    def _path(self, ending: str) -> Path:
-        return self.folder / f"{self.name}.{ending}"
+    def graph_module(self, find_target: FindTarget, device: Device) -> fx.GraphModule:
+        """The FX graph, to be run on ``device``; what a dump of a GPU has on the CPU stays there.
+
+        Its nodes carry what torch traced, in the sizes of the first run. Raises DumpError for a graph that is damaged,
+        or that calls what ``find_target`` does not know.
+        """
+        if self.unreadable is not None:
+            raise DumpError(f"graph {self.name} of {self.folder} is there as text only: {self.unreadable}")
+        text = self._read("fx.json")
+        constants = load_tensors(self.file("constants.safetensors")) if self.has_constants else {}
+        uses_cuda = '"device": "cuda' in text
+
+        def place(recorded: torch.device) -> torch.device:
+            return recorded if recorded.type == "cpu" and uses_cuda else torch.device(device)
+
+        try:
+            return read_graph(text, constants, find_target, place)
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as e:
+            text = f"it lacks {e}" if isinstance(e, KeyError) else " ".join(str(e).split())
+            raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from None
+
+    def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:
+        """What went into the first run, by name, in the order and on the devices of the placeholders of a graph.
+
+        Raises DumpError where nothing was recorded, or something else than what the graph takes.
+        """
+        if self.run is None:
+            raise DumpError(f"graph {self.name} of {self.folder} did not run when the dump was made: it has no inputs")
+        path = self.file("inputs.safetensors")
+        tensors = load_tensors(path)
+        taken = {node.name: node.meta.get("val") for node in graph_module.graph.nodes if node.op == "placeholder"}
+        if taken.keys() != tensors.keys():
+            differ = ", ".join(sorted(taken.keys() ^ tensors.keys())[:3])
+            raise DumpError(f"{path} does not hold what the graph takes: {differ} only on one side")
+        return {name: _as_taken(path, name, tensors[name], value) for name, value in taken.items()}
+
+    def file(self, ending: str) -> Path:
+        """A file of this graph. Raises DumpError where it is missing, or is a link, which could lead anywhere."""
+        path = self.folder / f"{self.name}.{ending}"
+        if path.is_symlink() or not path.is_file():
+            raise DumpError(f"{path} is missing, or no plain file; it is not read")
+        return path
+
+    def _read(self, ending: str) -> str:
+        try:
+            return self.file(ending).read_text()
+        except (OSError, ValueError) as problem:
+            raise DumpError(f"{self.file(ending)} cannot be read: {' '.join(str(problem).split())}") from None
 
 
 def graphs_in(folder: Path) -> list[DumpedGraph]:
@@ -39,14 +106,56 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
 
     Raises DumpError where the folder holds no manifest, one of another version, or names that leave the folder.
     """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        entries = {str(name): (str(e["phase"]), e.get("compile_id")) for name, e in manifest["graphs"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged") from None
+    manifest = manifest_in(folder)
     if manifest.get("schema") != SCHEMA:
-        raise DumpError(f"{folder} is a dump of version {manifest.get('schema')}; this program reads {SCHEMA}")
-    for name in entries:
-        if Path(name).name != name:
+        version = str(manifest.get("schema"))[:20]
+        raise DumpError(f"{folder} is a dump of version {version}; this program reads {SCHEMA}: write it again")
+    for name in manifest["graphs"]:
+        if name != Path(name).name or not name.isprintable() or "\\" in name:
             raise DumpError(f"{folder} names a graph {name!r} that is not a plain file name; it is not read")
-    return [DumpedGraph(folder, name, *entry) for name, entry in entries.items()]
+    try:
+        return [_graph(folder, name, i, entry) for i, (name, entry) in enumerate(manifest["graphs"].items())]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise _damaged(folder) from None
+
+
+def manifest_in(folder: Path) -> dict[str, Any]:
+    """The manifest of a dump of any version; its "graphs" are a dictionary. Raises DumpError where there is none."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text()) if path.is_file() and not path.is_symlink() else None
+    except (OSError, ValueError, RecursionError):
+        raise _damaged(folder) from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("graphs"), dict):
+        raise _damaged(folder)
+    return manifest
+
+
+def _damaged(folder: Path) -> DumpError:
+    return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
+
+
+def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> DumpedGraph:
+    """Raises KeyError, TypeError, AttributeError or ValueError for an entry that the writer would not have made."""
+    names = dict(entry.get("input_names", {}))
+    texts = {key: entry[key] for key in ("compile_id", "unreadable") if entry.get(key) is not None}
+    run = entry.get("run")
+    if not all(isinstance(text, str) for text in (*texts.values(), *names.values())) or type(run) not in (
+        int,
+        NoneType,
+    ):
+        raise TypeError(name)
+    if entry["phase"] not in get_args(Phase):
+        raise ValueError(entry["phase"])
+    return DumpedGraph(
+        folder, name, number, entry["phase"], run=run, has_constants="constants" in entry, input_names=names, **texts
+    )
+
+
+def _as_taken(path: Path, name: str, tensor: torch.Tensor, traced: object) -> torch.Tensor | float:
+    """A recorded input as the graph takes it: a number as a number, a tensor where the traced one is."""
+    if is_number(traced) and tensor.numel() == 1:
+        return tensor.item()
+    if not isinstance(traced, torch.Tensor) or (traced.dtype, traced.ndim) != (tensor.dtype, tensor.ndim):
+        raise DumpError(f"{path} holds a {tensor.dtype} of {tensor.ndim} dimensions as {name}, the graph takes another")
+    return tensor.to(traced.device)

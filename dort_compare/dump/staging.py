@@ -8,20 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dort_compare.dump.reader import graphs_in
+from dort_compare.dump.reader import manifest_in
 from dort_compare.dump.writer import ENDINGS, MANIFEST
 from dort_compare.errors import DumpError
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Path]:
+def staged(folder: Path, *, replaces_dumps: bool = True) -> Iterator[Path]:
     """A new folder beside ``folder``, which takes its place when the block ends without an error.
 
-    What is replaced is another dump or an empty folder. Raises DumpError, before anything is done, where ``folder``
-    holds something else or cannot be written.
+    What is replaced is an empty folder or another dump, unless ``replaces_dumps`` is off. Raises DumpError, before
+    anything is done, where ``folder`` holds something else or cannot be written.
     """
-    if folder.exists() and not _may_be_replaced(folder):
-        raise DumpError(f"{folder} is not a dump and not empty, so it is not replaced; choose another folder")
+    if folder.exists() and not (_is_empty(folder) or (replaces_dumps and _is_dump(folder))):
+        kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
+        raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -34,16 +35,19 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _may_be_replaced(folder: Path) -> bool:
-    """Whether the folder is empty, or holds a dump and nothing beside it."""
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def _is_dump(folder: Path) -> bool:
+    """Whether the folder holds a dump, of any version, and nothing beside it."""
     if not folder.is_dir():
         return False
-    files = {path.name for path in folder.iterdir()}
     try:
-        dumped = {f"{graph.name}.{ending}" for graph in graphs_in(folder) for ending in ENDINGS} if files else set()
+        dumped = {f"{name}.{ending}" for name in manifest_in(folder)["graphs"] for ending in ENDINGS}
     except DumpError:
         return False
-    return files <= {MANIFEST, *dumped}
+    return {path.name for path in folder.iterdir()} <= {MANIFEST, *dumped}
 
 
 def _swap(stage: Path, folder: Path) -> None:

@@ -1,6 +1,7 @@
-"""Writes a dump: ``<prefix>_<n>.onnx``, ``.txt`` and ``.inputs.safetensors``, and ``manifest.json``.
+"""Writes a dump: ``manifest.json`` and, of each graph, ``<prefix>_<n>`` with these endings.
 
-A model with large constants keeps them in ``<prefix>_<n>.onnx.data``.
+``.onnx`` is the model (large constants stand in ``.onnx.data``), ``.txt`` the FX graph to read, ``.fx.json`` the FX
+graph to run again with ``.constants.safetensors``, and ``.inputs.safetensors`` what went into its first run.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from typing import Any
 import onnx_ir as ir
 import onnxruntime as ort
 import torch
-from safetensors.torch import save_file
 from torch import fx
 
 from dort_compare.dump.files import NewFiles, write_whole
+from dort_compare.dump.graph_file import graph_text
 from dort_compare.dump.model_file import DATA, add_model
-from dort_compare.errors import DumpError
+from dort_compare.dump.tensors import save_tensors
+from dort_compare.errors import DumpError, UnsupportedGraphError
 from dort_compare.provenance import Phase
 from dort_compare.scalars import as_tensor
 
 MANIFEST = "manifest.json"
-ENDINGS = ("onnx", f"onnx{DATA}", "txt", "inputs.safetensors")
-SCHEMA = 1
+ENDINGS = ("onnx", f"onnx{DATA}", "txt", "fx.json", "constants.safetensors", "inputs.safetensors")
+SCHEMA = 2
 _CHANGING = threading.RLock()
 _PROCESS = uuid.uuid4().hex
 """Tells a dump that this process has begun, and may go on with, from somebody else's."""
@@ -66,23 +68,36 @@ class DumpWriter:
     def add_graph(
         self, model: ir.Model, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None = None
     ) -> str:
-        """Writes the model and the text of the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``."""
+        """Writes the model and the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``.
+
+        A graph that cannot be written so that it can be run again is only written as text; the manifest says why.
+        """
         text = graph_module.print_readable(print_output=False)
         with self._changed() as (manifest, files):
             graphs = manifest["graphs"]
             name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
             written = add_model(files, name, model)
             files.add(f"{name}.txt", lambda path: path.write_text(text))
+            written |= _add_graph(files, name, graph_module)
             graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
-        """Writes the inputs of a run of a graph; a number becomes a 0-d int64, float64 or bool tensor."""
+        """Writes the inputs of the first run of a graph; a number becomes a 0-d int64, float64 or bool tensor.
+
+        The manifest counts, as ``run``, the graphs in the order in which they first ran.
+        """
         file = f"{name}.inputs.safetensors"
-        tensors = {key: as_tensor(value).detach().cpu().contiguous().clone() for key, value in inputs.items()}
+        tensors = {key: as_tensor(value) for key, value in inputs.items()}
         with self._changed() as (manifest, files):
-            files.add(file, lambda path: save_file(tensors, path))
-            manifest["graphs"][name]["inputs"] = file
+            files.add(file, lambda path: save_tensors(path, tensors))
+            runs = sum("run" in entry for entry in manifest["graphs"].values())
+            manifest["graphs"][name] |= {"inputs": file, "run": runs}
+
+    def add_input_names(self, name: str, names: Mapping[str, str]) -> None:
+        """Writes the caller's names of inputs of a graph, such as those of parameters."""
+        with self._changed() as (manifest, _):
+            manifest["graphs"][name]["input_names"] = dict(names)
 
     @contextmanager
     def _changed(self) -> Iterator[tuple[dict[str, Any], NewFiles]]:
@@ -108,6 +123,20 @@ class DumpWriter:
     def _write_manifest(self, manifest: dict[str, Any]) -> None:
         text = json.dumps(manifest, indent=1)
         write_whole(self.folder / MANIFEST, lambda path: path.write_text(text), replace=True)
+
+
+def _add_graph(files: NewFiles, name: str, graph_module: fx.GraphModule) -> dict[str, str]:
+    """Adds the graph to be run again; returns the files' names by what they hold, or why there are none."""
+    try:
+        text, constants = graph_text(graph_module)
+    except UnsupportedGraphError as problem:
+        return {"unreadable": str(problem)}
+    files.add(f"{name}.fx.json", lambda path: path.write_text(text))
+    written = {"graph": f"{name}.fx.json"}
+    if constants:
+        written["constants"] = f"{name}.constants.safetensors"
+        files.add(written["constants"], lambda path: save_tensors(path, constants))
+    return written
 
 
 def _versions() -> dict[str, str]:

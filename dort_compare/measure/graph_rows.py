@@ -16,7 +16,7 @@ def graph_rows(
 ) -> Iterator[Row]:
     """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution.
 
-    ``memory`` bounds the bytes of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
+    ``memory`` bounds the MiB of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
     nodes run so often on the same operands, and a value that changes is named. ``watch`` is given every step.
     """
     stands = values_of_fx_nodes(run.onnx_model)

@@ -49,54 +49,72 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
     float32; and where equal elements are sorted, whose order torch leaves open.
     """
     whole = distance(expected, value)
-    if whole.equal or whole.finding or whole.max_abs is None:
+    if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
-        is_open = is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
+        is_open = (
+            whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
+        )
         return LocalError(whole, 0.0, is_open)
-    expected, value = _without_extremes(expected, value)
-    found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
-    scale = float(found.scale or 0)
-    floor = rounding(expected.dtype) * scale
+    extreme = _extremes_of_both(expected, value)
+    found = whole
+    if extreme is not None:
+        expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
+        found = distance(expected, value)
+    floor = rounding(expected.dtype) * float(found.scale or 0)
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
-    return _against_float64(replay, node, expected, value, whole, floor)
+    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, floor)
+
+
+@dataclass(frozen=True)
+class _Exact:
+    """An op in float64, with zeros in its result where both sides have the same ``extreme``."""
+
+    replay: Replay
+    node: fx.Node
+    extreme: torch.Tensor | None
+
+    def value(self, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor | None:
+        result = self.replay.value(self.node, in_float64=True, change=change)
+        if result is None or self.extreme is None or result.shape != self.extreme.shape:
+            return result
+        return result.masked_fill(self.extreme, 0)
 
 
 def _against_float64(
-    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance, floor: float
+    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, floor: float
 ) -> LocalError:
-    exact = replay.value(node, in_float64=True)
+    exact = of.value()
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, floor, is_noise=False)
-    exact = exact.masked_fill(exact.abs() >= _limit(expected), 0)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
-    floor += _sensitivity(replay, node, exact, expected.dtype)
+    floor += _sensitivity(of, exact, expected.dtype)
     is_torch_right = torch_error <= _TORCH_MAY * floor
     floor += 2 * min(torch_error, _TORCH_MAY * floor)
     is_noise = onnx_error <= floor and is_torch_right
     return LocalError(whole, floor, is_noise, torch_error, onnx_error)
 
 
-def _sensitivity(replay: Replay, node: fx.Node, exact: torch.Tensor, dtype: torch.dtype) -> float:
+def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
     Eight times a rounding to float32, in which kernels compute at least, and where the result has a finer ``dtype``
     than an operand, twice a rounding to that one's: fused attention rounds its scores. Nothing for what works element
     by element.
     """
-    if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags:
+    if isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags:
         return 0.0
-    moved = _SHAKEN * _moved(replay, node, exact, torch.float32)
-    coarse = coarsest([value.dtype for value in replay.operands() if isinstance(value, torch.Tensor)])
+    moved = _SHAKEN * _moved(of, exact, torch.float32)
+    coarse = coarsest([value.dtype for value in of.replay.operands() if isinstance(value, torch.Tensor)])
     if coarse is None or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return moved
-    return max(moved, 2 * _moved(replay, node, exact, coarse))
+    return max(moved, 2 * _moved(of, exact, coarse))
 
 
-def _moved(replay: Replay, node: fx.Node, exact: torch.Tensor, dtype: torch.dtype) -> float:
+def _moved(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one."""
-    moved = replay.value(node, in_float64=True, change=_shaken(dtype))
+    moved = of.value(_shaken(dtype))
     return 0.0 if moved is None or moved.shape != exact.shape else deviation(exact, moved) or 0.0
 
 
@@ -112,15 +130,10 @@ def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     return shake
 
 
-def _limit(values: torch.Tensor) -> float:
-    return _EXTREME * torch.finfo(values.dtype).max
-
-
-def _without_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both with zeros where both are beyond the limit and equal to within rounding."""
-    extreme = expected.abs() >= _limit(expected)
+def _extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """Where both are beyond the limit and equal to within rounding; None where they are nowhere."""
+    extreme = expected.abs() >= _EXTREME * torch.finfo(expected.dtype).max
     if not extreme.any():
-        return expected, value
+        return None
     gap = (expected.double() - value.double()).abs()
-    same = extreme & (gap <= rounding(expected.dtype) * expected.double().abs())
-    return expected.masked_fill(same, 0), value.masked_fill(same, 0)
+    return extreme & ((expected == value) | (gap <= rounding(expected.dtype) * expected.double().abs()))

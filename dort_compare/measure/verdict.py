@@ -65,22 +65,26 @@ class Divergence:
 
 
 def judge(
-    rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Dataflow | None = None
+    rows: Sequence[Row],
+    outcome: Sequence[OutcomeRow],
+    dataflow: Dataflow | None = None,
+    departure: Divergence | None = None,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
 
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
-    first, then the others in order of execution. Without any, an output or gradient that departs is the cause. A
-    comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for graphs
-    of which no value was compared.
+    first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
+    gradient that departs is the cause. A comparison in which nothing was compared diverges: silence proves nothing, and
+    equal outputs do not speak for graphs of which no value was compared.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
         if row.status == "diverges":
             astray.setdefault((row.graph, row.call), row)
-    if astray:
+    before_onnx = () if departure is None else (departure,)
+    if astray or before_onnx:
         causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", tuple(_at_row(row, dataflow) for row in causes)
+        return "diverge", (*(_at_row(row, dataflow) for row in causes), *before_onnx)
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)

@@ -11,8 +11,10 @@ from typing import Any
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
+from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.precision import Precision
+from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
@@ -27,8 +29,9 @@ class Report:
     verdict: "agree" or "diverge". causes: every value that departs by itself, in order; none where all agrees.
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
     whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
-    in the order of their first runs. precision: casts, and how half-precision values use their dtype. suggestion: what
-    to keep in float32, where that was asked for.
+    in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
+    against the traced graphs on torch's kernels. precision: casts, and how half-precision values use their dtype.
+    suggestion: what to keep in float32, where that was asked for.
     """
 
     verdict: Judgement
@@ -37,6 +40,7 @@ class Report:
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
+    modules: tuple[ModuleRow, ...] = ()
     precision: Precision = field(default_factory=Precision)
     suggestion: Suggestion | None = None
 
@@ -62,6 +66,8 @@ class Report:
             "outputs": [row.to_json() for row in self.outputs],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "graphs": [graph.to_json() for graph in self.graphs],
+            "modules": [row.to_json() for row in self.modules],
+            "by_module": [errors.to_json() for errors in by_module(self.rows)],
             "precision": self.precision.to_json(),
             "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
         }

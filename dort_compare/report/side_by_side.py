@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dort_compare.measure.pairs import PairRow, Side
-from dort_compare.report.terminal import max_abs, new_table, number, rendered, shape_text
+from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 
 def side_by_side_table(rows: Iterable[PairRow]) -> str:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from dort_compare.backends.fallback import grouped
-from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.verdict import Divergence
 from dort_compare.report.half import precision_lines, suggestion_lines
+from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
+from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
 
 def verdict_line(report: Report) -> str:
@@ -30,7 +26,9 @@ def verdict_line(report: Report) -> str:
         values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
         if report.fallbacks:
             values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
-        return f"agree: {values} and {len(report.outputs)} outputs and gradients, none beyond its noise floor"
+        if report.outputs:
+            values += f" and {len(report.outputs)} outputs and gradients"
+        return f"agree: {values}, none beyond its noise floor"
     others = f" (and {len(report.causes) - 1} more)" if len(report.causes) > 1 else ""
     return f"diverge{others}: {cause_text(first)}"
 
@@ -39,7 +37,7 @@ def cause_text(cause: Divergence) -> str:
     """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
     place = " at ".join(part for part in (cause.module and f"in module {cause.module}", cause.source) if part)
     what = f"{cause.phase} {cause.fx_node}" + (f" ({cause.target})" if cause.target else "")
-    return f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}"
+    return printable(f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}")
 
 
 def _reach_text(reach: Reach | None) -> str:
@@ -52,7 +50,8 @@ def _reach_text(reach: Reach | None) -> str:
 def report_text(report: Report) -> str:
     """The verdict, the outputs and gradients, and the values that are not ok."""
     lines = [verdict_line(report), *(f"also: {cause_text(cause)}" for cause in report.causes[1:])]
-    lines += ["", outcome_table(report.outputs)]
+    if report.outputs:
+        lines += ["", outcome_table(report.outputs)]
     statuses = Counter(row.status for row in report.rows)
     lines.append("values: " + ", ".join(f"{n} {status}" for status, n in statuses.items()))
     computed = sum(row.computed_in is not None for row in report.rows)
@@ -62,6 +61,7 @@ def report_text(report: Report) -> str:
     if report.fallbacks:
         lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
         lines.append(grouped(report.fallbacks))
+    lines += _modules_text(report)
     astray = [row for row in report.rows if row.status != "ok"]
     if astray:
         table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source")
@@ -75,6 +75,15 @@ def report_text(report: Report) -> str:
 def half_lines(report: Report) -> list[str]:
     """What there is to say of half precision, and what to keep in float32 where that was asked for."""
     return precision_lines(report.precision) + (suggestion_lines(report.suggestion) if report.suggestion else [])
+
+
+def _modules_text(report: Report) -> list[str]:
+    lines = [before_onnx_text(report.modules)] if report.modules else []
+    if any(row.kind == "gradient" for row in report.outputs):
+        lines.append(gradients_text(report.outputs))
+    if any(row.module for row in report.rows):
+        lines += ["", modules_table(report.rows)]
+    return lines
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:
@@ -95,36 +104,3 @@ def tensors_table(kind: str, tensors: Mapping[str, torch.Tensor]) -> str:
         dtype = str(tensor.dtype).removeprefix("torch.")
         table.add_row(kind, name, dtype, shape_text(tensor.shape), f"{tensor.sum(dtype=torch.float64).item():.6g}")
     return rendered(table)
-
-
-def new_table(*columns: str) -> Table:
-    """A table without borders whose cells are never cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ignore")
-    return table
-
-
-def rendered(renderable: Any) -> str:
-    """What rich would print, as plain text as wide as it needs."""
-    out = io.StringIO()
-    console = Console(file=out, width=10_000, color_system=None, legacy_windows=False)
-    console.print(renderable)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """2x3 for (2, 3)."""
-    return "x".join(map(str, shape)) or "scalar"
-
-
-def number(value: Number | None) -> str:
-    """Three digits; nothing where there is no number."""
-    return "" if value is None else "0" if value == 0 else f"{value:.2e}"
-
-
-def max_abs(distance: Distance | None) -> str:
-    """The largest deviation, or the finding that takes its place."""
-    if distance is None:
-        return "not on both sides"
-    return distance.finding or number(distance.max_abs)

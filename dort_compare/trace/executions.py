@@ -15,8 +15,8 @@ from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 
-MEMORY = 2**26
-"""Bytes of torch's values in one window: each is held five times while they are compared."""
+MEMORY = 64
+"""MiB of torch's values in one window: each is held five times while they are compared."""
 _STEPS = 64
 
 
@@ -50,14 +50,14 @@ def executions(
     """Runs the graph every way and yields its tensors in order, each freed after its last reader.
 
     ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers,
-    and are fed to no one. ``memory`` bounds the bytes of torch's values that are compared at a time, ``repeats`` says
+    and are fed to no one. ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says
     how often ONNX Runtime computes on torch's operands.
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
     tensors = (value for value in run.inputs.values() if isinstance(value, torch.Tensor))
     device = next((t.device for t in tensors if t.device.type == "cuda"), torch.device("cpu"))
-    parts = Parts(run.onnx_model, run.providers, device)
+    parts = Parts(run.onnx_model, run.providers, device, run.engine)
     read = {value.name for value in run.onnx_model.graph.input}
     inputs = {name: as_tensor(value) for name, value in run.inputs.items() if name in read}
     plain = {fx_node: name for fx_node, name in stands_for.items() if fx_node not in opaque}
@@ -90,7 +90,7 @@ def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         window.add(step)
-        if window.nbytes >= memory or len(window.steps) >= _STEPS:
+        if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
             yield window
             window = _Window()
     if window.steps:

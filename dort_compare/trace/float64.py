@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from dort_compare.scalars import is_number, unbacked_symbols
 from dort_compare.trace.eager import Interpreter, in_any_layout
 
 aten = torch.ops.aten
 
 
-_REFUSALS = (RuntimeError, LookupError, ValueError)
+REFUSALS = (RuntimeError, LookupError, ValueError)
 """What torch's kernels raise."""
 
 
@@ -36,13 +36,13 @@ class Float64(Interpreter):
             return expected
         try:
             return self.run_node(node)
-        except _REFUSALS:
+        except REFUSALS:
             return expected
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
             return call_in_float64(target, args, kwargs)
-        except _REFUSALS:
+        except REFUSALS:
             return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:
@@ -57,13 +57,12 @@ class Float64(Interpreter):
 
 def _decides_on_a_size(node: fx.Node) -> bool:
     """Whether a size is read off the data here: an integer or boolean that is, or a tensor that has, a new one."""
-    value = node.meta.get("val")
-    if isinstance(value, (torch.SymInt, torch.SymBool)):
-        return bool(free_unbacked_symbols(value))
-    if isinstance(value, torch.SymFloat):
+    value, symbols = node.meta.get("val"), unbacked_symbols(node)
+    if isinstance(value, (float, torch.SymFloat)):
         return False
-    known = free_unbacked_symbols([operand.meta.get("val") for operand in node.all_input_nodes])
-    return not free_unbacked_symbols(value) <= known
+    if is_number(value):
+        return bool(symbols)
+    return not symbols <= frozenset[str]().union(*map(unbacked_symbols, node.all_input_nodes))
 
 
 def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:

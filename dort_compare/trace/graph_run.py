@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import onnx
 from torch import fx
@@ -11,6 +12,8 @@ from torch import fx
 from dort_compare.provenance import Phase
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider
+
+Engine = Literal["ort", "reference"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class GraphRun:
     ``index`` counts the graphs of a comparison. ``inputs`` are in the order of the FX placeholders, by their names:
     tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions. ``compile_id`` is what a
     forward graph shares with its backward graph, ``input_names`` holds the caller's names of inputs that have one.
+    ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator.
     """
 
     phase: Phase
@@ -30,3 +34,4 @@ class GraphRun:
     providers: Sequence[Provider]
     compile_id: str | None = None
     input_names: Mapping[str, str] = field(default_factory=dict)
+    engine: Engine = "ort"

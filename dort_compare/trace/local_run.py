@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -38,18 +38,19 @@ class LocalRun:
 
         Where ONNX Runtime fails on the operands of one target, its place holds the error.
         """
-        found = [self._values(targets) for _ in range(repeats)]
+        found = self._values(targets, repeats)
         for target in targets:
             self._readers.subtract(self._operands[target])
         for name in [name for name in self._given if self._readers[name] <= 0]:
             del self._given[name]
         return found
 
-    def _values(self, targets: Sequence[str]) -> dict[str, torch.Tensor | ExecutionError]:
+    def _values(self, targets: Sequence[str], repeats: int) -> list[dict[str, torch.Tensor | ExecutionError]]:
         nodes = sorted({i for target in targets for i in self._nodes[target]})
         try:
-            return dict(self._parts.run(nodes, targets, self._given, self._known))
+            return [dict(run) for run in self._parts.run(nodes, targets, self._given, self._known, repeats)]
         except ExecutionError as problem:
             if len(targets) == 1:
-                return {targets[0]: problem}
-            return {name: value for target in targets for name, value in self._values([target]).items()}
+                return [{targets[0]: problem}] * repeats
+            alone = [self._values([target], repeats) for target in targets]
+            return [dict(ChainMap(*runs)) for runs in zip(*alone, strict=True)]

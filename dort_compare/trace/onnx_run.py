@@ -32,7 +32,8 @@ class OnnxRun:
         made = dict.fromkeys(name for i in nodes for name in self._parts.nodes[i].output if name)
         self._readers.subtract(name for i in nodes for name in set(self._parts.reads[i]))
         kept = [name for name in made if self._readers[name] > 0 and name not in self._parts.untensored]
-        self._alive.update(self._parts.run(nodes, kept, self._alive))
+        (computed,) = self._parts.run(nodes, kept, self._alive)
+        self._alive.update(computed)
         found = {name: self._alive[name] for name in names}
         self._readers.subtract(names)
         for name in [name for name in self._alive if self._readers[name] <= 0]:

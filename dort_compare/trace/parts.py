@@ -15,6 +15,8 @@ from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
+from dort_compare.trace.graph_run import Engine
+from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
 
@@ -37,8 +39,11 @@ class Parts:
     A session costs 0.03 ms a node and 0.3 ms besides, so that many small ones cost little more than one of all nodes.
     """
 
-    def __init__(self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device, engine: Engine = "ort"
+    ) -> None:
         self.model = model
+        self.engine = engine
         self.providers = providers
         self.device = device
         self.nodes = list(model.graph.node)
@@ -86,15 +91,16 @@ class Parts:
         fetch: Sequence[str],
         feeds: Mapping[str, torch.Tensor],
         apart: Set[str] = frozenset(),
-    ) -> dict[str, torch.Tensor]:
-        """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``.
+        repeats: int = 1,
+    ) -> list[dict[str, torch.Tensor]]:
+        """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``, as often as asked.
 
         Nodes that read one of the names ``apart`` are fed it also where another of the nodes makes it.
 
         Raises ExecutionError where ONNX Runtime refuses the nodes or fails.
         """
         if not fetch:
-            return {}
+            return [{} for _ in range(repeats)]
         made = {name for i in nodes for name in self.nodes[i].output}
         renamed = {name: name + _MADE_HERE for name in made & apart}
         read = [n for n in dict.fromkeys(n for i in nodes for n in self.reads[i]) if n not in made or n in renamed]
@@ -105,8 +111,9 @@ class Parts:
             raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
         outputs = {renamed.get(name, name): self.device for name in fetch}
         model = self._model(nodes, given, small, outputs, renamed)
-        results = make_session(model, _AS_IT_IS, self.providers).run(given, outputs)
-        return dict(zip(fetch, results, strict=True))
+        is_ort = self.engine == "ort"
+        session = make_session(model, _AS_IT_IS, self.providers) if is_ort else ReferenceSession(model)
+        return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
 
     def _given(self, name: str, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return feeds[name] if name in feeds else self._large[name]

@@ -86,6 +86,8 @@ def _laid_out(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
     """``value`` with the strides that torch traced."""
     if not all(isinstance(n, int) for n in (*traced.shape, *traced.stride())):
         raise _UnknownError("the strides of a symbolic size")
+    if value.shape != traced.shape:
+        raise _UnknownError("the strides of another size")
     if not torch.ops.aten.is_non_overlapping_and_dense.default(traced):
         raise _UnknownError("the memory between the elements of a view")
     return torch.empty_strided(traced.shape, traced.stride(), dtype=value.dtype, device=value.device).copy_(value)

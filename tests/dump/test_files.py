@@ -74,7 +74,7 @@ class TestStaged:
     def test_replaces_a_dump_at_the_end_of_the_block(self, tmp_path: Path) -> None:
         folder = tmp_path / "dump"
         folder.mkdir()
-        (folder / "manifest.json").write_text('{"schema": 1, "graphs": {}}')
+        (folder / "manifest.json").write_text('{"schema": 2, "graphs": {}}')
         with staged(folder) as stage:
             (stage / "new").write_text("new")
             assert (folder / "manifest.json").exists()
@@ -84,7 +84,7 @@ class TestStaged:
     def test_an_error_leaves_what_was_there(self, tmp_path: Path) -> None:
         folder = tmp_path / "dump"
         folder.mkdir()
-        (folder / "manifest.json").write_text('{"schema": 1, "graphs": {}}')
+        (folder / "manifest.json").write_text('{"schema": 2, "graphs": {}}')
         with pytest.raises(KeyboardInterrupt), staged(folder):
             raise KeyboardInterrupt
         assert [path.name for path in folder.iterdir()] == ["manifest.json"]
@@ -95,7 +95,7 @@ class TestStaged:
         [
             {"thesis.tex": "mine"},
             {"manifest.json": '{"name": "a browser extension", "version": "1"}'},
-            {"manifest.json": '{"schema": 1, "graphs": {}}', "thesis.tex": "mine"},
+            {"manifest.json": '{"schema": 2, "graphs": {}}', "thesis.tex": "mine"},
         ],
     )
     def test_a_folder_that_is_not_only_a_dump_is_not_replaced(self, tmp_path: Path, files: dict[str, str]) -> None:
@@ -108,7 +108,7 @@ class TestStaged:
     def test_a_swap_that_fails_brings_the_old_dump_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / "dump"
         folder.mkdir()
-        (folder / "manifest.json").write_text('{"schema": 1, "graphs": {}}')
+        (folder / "manifest.json").write_text('{"schema": 2, "graphs": {}}')
         rename = Path.rename
 
         def fail_at_last(self: Path, target: Path) -> Path:

@@ -41,12 +41,13 @@ def names(folder: Path) -> list[str]:
 def test_a_training_step_leaves_two_graphs_and_a_complete_manifest(tmp_path: Path) -> None:
     backend = train(tmp_path / "deep" / "dump")
     folder = tmp_path / "deep" / "dump"
-    endings = ("inputs.safetensors", "onnx", "txt")
+    endings = ("fx.json", "inputs.safetensors", "onnx", "txt")
     assert names(folder) == ["manifest.json", *(f"model_{n}.{ending}" for n in (0, 1) for ending in endings)]
     found = manifest(folder)
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     assert [entry["phase"] for entry in found["graphs"].values()] == ["forward", "backward"]
-    listed = {entry[key] for entry in found["graphs"].values() for key in ("onnx", "fx", "inputs")}
+    listed = {entry[key] for entry in found["graphs"].values() for key in ("onnx", "fx", "graph", "inputs")}
+    assert [entry["run"] for entry in found["graphs"].values()] == [0, 1]
     assert listed == set(names(folder)) - {"manifest.json"}
     for n, graph in enumerate(backend.graphs):
         assert onnx.load(folder / f"model_{n}.onnx") == graph.onnx_model

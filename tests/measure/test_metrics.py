@@ -435,6 +435,28 @@ def test_order_is_invisible(pair: Pair, random: object) -> None:
         assert worst[0] == worst[1] == before.max_abs
 
 
+@given(finite_floats, st.integers(-30, 30))
+def test_numbers_scale_with_the_tensors(pair: Pair, exponent: int) -> None:
+    tensors = [torch.from_numpy(array).double() for array in pair]
+    small, large = distance(*tensors), distance(*(tensor * 2.0**exponent for tensor in tensors))
+    for name in ("max_abs", "mean_abs", "scale"):
+        assert getattr(large, name) == getattr(small, name) * 2.0**exponent, name
+    for name in ("equal", "finding", "different", "max_rel", "worst"):
+        assert getattr(large, name) == getattr(small, name), name
+    assert large.cosine == (None if small.cosine is None else pytest.approx(small.cosine, abs=1e-12))
+
+
+@given(any_floats, st.integers(1, 7), st.randoms(use_true_random=False))
+def test_deviation_is_symmetric_and_sees_neither_blocks_nor_order(pair: Pair, size: int, random: object) -> None:
+    exact, value = map(torch.from_numpy, pair)
+    whole = deviation(exact, value)
+    assert whole == deviation(value, exact) == (measure(pair).max_abs or 0)
+    order = np.random.default_rng(random.getrandbits(32)).permutation(exact.numel())  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "BLOCK", size)
+        assert whole == deviation(exact, value) == deviation(exact.flatten()[order], value.flatten()[order])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_deviation_is_the_max_abs_of_distance(dtype, monkeypatch):
     monkeypatch.setattr(metrics, "BLOCK", 7)

@@ -268,3 +268,18 @@ def test_a_value_that_changes_from_run_to_run_is_named_even_within_noise() -> No
     row = Judge("inference", 0).row(Executed(step, step.value, [step.value, other, step.value]), stand)
     assert row.status == "diverges"
     assert row.reason == "changes from run to run on the same operands: 1 of 2 differ"
+
+
+def test_a_mask_of_the_wrong_sign_is_named(graphs_of: Any) -> None:
+    (graph,) = graphs_of(lambda x: torch.where(x > 0, x, torch.finfo(x.dtype).min), torch.tensor([-1.0, 4.0]))
+    name = plant(graph, "aten.scalar_tensor.default", "Identity", become("Neg"))
+    assert next(row for row in graph_rows(graph_run(graph)) if row.status == "diverges").fx_node == name
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_equal_values_have_a_floor_too(graphs_of: Any, scale: float) -> None:
+    (graph,) = graphs_of(lambda x: x.neg(), torch.tensor([scale, 0.0]))
+    (row,) = graph_rows(graph_run(graph))
+    assert row.local is not None
+    assert row.local.equal
+    assert row.noise_floor == pytest.approx(scale * 16 * 2.0**-24)

@@ -16,7 +16,8 @@ from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
-from dort_compare.report.terminal import number, verdict_line
+from dort_compare.report.tables import number
+from dort_compare.report.terminal import verdict_line
 
 ROW_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "dtype", "shape", "module", "source", "inherited", "local",

@@ -131,7 +131,7 @@ class Net(nn.Module):
         return a.softmax(-1) * b + b.sort(-1)[0]
 
 
-@pytest.mark.parametrize("memory", [1, 2**26])
+@pytest.mark.parametrize("memory", [0, 64])
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16])
 def test_the_values_are_those_of_the_whole_model(graphs_of: Any, memory: int, autocast: torch.dtype | None) -> None:
     net = Net()

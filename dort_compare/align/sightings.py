@@ -1,0 +1,157 @@
+"""A compiled model whose graphs run on torch's kernels, and what of its values may belong to which call of a module."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from dort_compare.align.traced_calls import TracedCall, incoming_gradients, modules_of, passed_on, traced_calls
+from dort_compare.backends.record import TracedGraph
+from dort_compare.trace.module_calls import Kind, ModuleCall, ModuleCalls, leaves, on_gradient
+from dort_compare.trace.watched import See
+
+RunGraph = Callable[[fx.GraphModule, list[Any], See], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCall:
+    """One run of a forward graph, and the run of its backward graph.
+
+    dynamo may take the code of one module for another of its class: the graph was traced where Python was in module
+    ``root``, and runs where it is in ``active``; the modules at the same places below are meant.
+    """
+
+    names: Mapping[int, str]
+    root: str
+    active: str
+
+    def module(self, identity: int) -> str | None:
+        """The path of the module that stands for the one with this ``id`` when the graph was traced."""
+        name = self.names.get(identity)
+        is_below = name is not None and (not self.root or f"{name}.".startswith(f"{self.root}."))
+        if name is None or self.root == self.active or not is_below:
+            return name
+        return f"{self.active}.{name[len(self.root) :].strip('.')}".strip(".")
+
+    def module_of(self, node: fx.Node) -> str:
+        """The path of the innermost module of the model that a node stems from."""
+        found = (self.module(identity) for identity in reversed(modules_of(node)))
+        return next((name for name in found if name is not None), self.active)
+
+
+@dataclass(frozen=True, eq=False)
+class Sighting:
+    """A tensor that may be what ``call`` took, what it returned, or the gradient of that.
+
+    ``leaf`` is known where Python made the call. Elsewhere ``node``, in ``run``, is the FX node of the tensor, and for
+    a gradient ``exit`` the one of the result that it belongs to. One that is not ``firm`` has to prove equal.
+    """
+
+    kind: Kind
+    call: ModuleCall
+    value: torch.Tensor
+    leaf: str | None = None
+    run: GraphCall | None = None
+    node: fx.Node | None = None
+    exit: fx.Node | None = None
+    firm: bool = True
+
+
+_Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
+
+
+class Observed:
+    """Runs the graphs of a compiled model by ``run_graph`` and shows to ``see`` what modules may have returned.
+
+    ``calls`` counts the calls of modules, those that Python makes and those that were traced.
+    """
+
+    def __init__(self, model: nn.Module, run_graph: RunGraph, see: Callable[[Sighting], None]) -> None:
+        self.calls = ModuleCalls(model)
+        self._run_graph = run_graph
+        self._see = see
+        self._roots: dict[TracedGraph, str] = {}
+        self._traced: dict[TracedGraph, list[TracedCall]] = {}
+        self._incoming: dict[TracedGraph, Mapping[int, list[fx.Node]]] = {}
+        self._open: dict[str | None, list[tuple[GraphCall, list[tuple[TracedCall, ModuleCall]]]]] = defaultdict(list)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it the compiled model is to be called, its graphs run by ``execute``."""
+        with warnings.catch_warnings(), self.calls.watched(self._left):
+            warnings.filterwarnings("ignore", "Using `torch.compile", UserWarning)
+            yield
+
+    def execute(self, graph: TracedGraph, arguments: list[Any]) -> Any:
+        """Runs one graph; it is for a DebugBackend's ``executing``."""
+        shows = self._gradients(graph) if graph.phase == "backward" else self._outputs(graph)
+
+        def see(node: fx.Node, value: torch.Tensor) -> None:
+            for show in shows.pop(node, ()):
+                show(value)
+
+        return self._run_graph(graph.graph_module, arguments, see)
+
+    def _outputs(self, graph: TracedGraph) -> _Shows:
+        active = self.calls.active[-1].module if self.calls.active else ""
+        run = GraphCall(self.calls.names, self._roots.setdefault(graph, active), active)
+        if graph not in self._traced:
+            self._traced[graph] = traced_calls(graph.graph_module.graph)
+        begun = []
+        shows: _Shows = defaultdict(list)
+        for traced in self._traced[graph]:
+            name = run.module(traced.module)
+            if name is None or (name == active and traced.depth == 0):
+                continue  # not of the model, or the call that Python is in
+            call = self.calls.begin(name)
+            begun.append((traced, call))
+            for node in traced.entries:
+                shows[node].append(functools.partial(self._show, "input", call, run, node, None, False))
+            for node in traced.exits:
+                shows[node].append(functools.partial(self._show, "output", call, run, node, None, True))
+        if graph.phase == "forward":
+            self._open[graph.compile_id].append((run, begun))
+        return shows
+
+    def _gradients(self, graph: TracedGraph) -> _Shows:
+        """Of several runs of a forward graph the last is differentiated first."""
+        if graph not in self._incoming:
+            self._incoming[graph] = incoming_gradients(graph.graph_module.graph)
+        shows: _Shows = defaultdict(list)
+        if not self._open[graph.compile_id]:
+            return shows
+        run, begun = self._open[graph.compile_id].pop()
+        for traced, call in begun:
+            for result in traced.exits:
+                found = self._incoming[graph].get(result.meta.get("seq_nr", -1), ())
+                for node in found or passed_on(result, self._incoming[graph]):
+                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, bool(found)))
+        return shows
+
+    def _show(
+        self,
+        kind: Kind,
+        call: ModuleCall,
+        run: GraphCall,
+        node: fx.Node,
+        result: fx.Node | None,
+        firm: bool,
+        value: torch.Tensor,
+    ) -> None:
+        self._see(Sighting(kind, call, value, None, run, node, result, firm))
+
+    def _left(self, call: ModuleCall, result: Any) -> None:
+        for leaf, tensor in leaves(result).items():
+            self._see(Sighting("output", call, tensor.detach(), leaf))
+            on_gradient(tensor, functools.partial(self._see_gradient, call, leaf))
+
+    def _see_gradient(self, call: ModuleCall, leaf: str, gradient: torch.Tensor) -> None:
+        self._see(Sighting("gradient", call, gradient, leaf))

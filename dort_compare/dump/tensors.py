@@ -1,0 +1,77 @@
+"""Tensors in safetensors files, with the layout that they had in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from dort_compare.errors import DumpError
+
+_STRIDES = "strides"
+_SPREAD = 1024
+"""How many elements of memory an element may take: reading a small file must not fill the memory."""
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Writes tensors of any device, dense, and beside them the strides of those that are not contiguous.
+
+    Strides are left out where elements overlap (but for expanded dimensions) or lie very far apart.
+    """
+    with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, constants are real
+        dense = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    strides = {
+        name: list(tensor.stride())
+        for name, tensor in tensors.items()
+        if not tensor.is_contiguous() and _is_restorable(tensor.shape, tensor.stride())
+    }
+    save_file(dense, path, metadata={_STRIDES: json.dumps(strides)} if strides else None)
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """What ``save_tensors`` wrote, on the CPU. Raises DumpError where the file is no such file."""
+    try:
+        with safe_open(path, "pt") as file:
+            strides = json.loads((file.metadata() or {}).get(_STRIDES, "{}"))
+            names: list[str] = list(file.keys())
+            return {name: _checked(file.get_tensor(name), strides.get(name)) for name in names}
+    except (OSError, SafetensorError, RecursionError, RuntimeError, ValueError, TypeError, AttributeError) as problem:
+        raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
+
+
+def _checked(tensor: torch.Tensor, stride: list[int] | None) -> torch.Tensor:
+    if tensor.dtype == torch.bool and (tensor.view(torch.uint8) > 1).any():
+        raise ValueError("a boolean is neither 0 nor 1")
+    return tensor if stride is None else _laid_out(tensor, stride)
+
+
+def _laid_out(tensor: torch.Tensor, stride: list[int]) -> torch.Tensor:
+    if not all(type(step) is int and step >= 0 for step in stride) or len(stride) != tensor.ndim:
+        raise ValueError(f"{str(stride)[:80]} are no strides")
+    if not _is_restorable(tensor.shape, stride):
+        raise ValueError(f"strides {str(stride)[:80]} do not fit the shape {list(tensor.shape)}")
+    once = tensor
+    for dim, step in enumerate(stride):
+        once = once if step else once.narrow(dim, 0, 1)
+    laid_out = torch.empty_strided(once.shape, stride, dtype=tensor.dtype).copy_(once)
+    return laid_out.expand(tensor.shape)
+
+
+def _is_restorable(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether every element has memory of its own, but for expanded dimensions, and not too much in between."""
+    elements = memory = 1
+    for step, n in sorted(zip(stride, shape, strict=True)):
+        if n == 0:
+            return False
+        if step == 0 or n == 1:
+            continue
+        if step < memory:
+            return False
+        memory += (n - 1) * step
+        elements *= n
+    return memory <= _SPREAD * elements

@@ -1,0 +1,112 @@
+"""Plain eager against the compiled model with its graphs on torch's kernels: what enters before ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from dort_compare.align.sightings import Observed, RunGraph, Sighting
+from dort_compare.backends import DebugBackend
+from dort_compare.measure.module_matches import Matches
+from dort_compare.measure.modules import ModuleRow, module_rows, without_a_stray
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, within
+from dort_compare.trace import Outcome
+from dort_compare.trace.eager_modules import Held, module_values
+from dort_compare.trace.module_calls import ModuleCalls, Place
+from dort_compare.trace.shaken import shaken
+from dort_compare.trace.watched import run_graph
+
+
+class EagerModules:
+    """What the modules of the plain model gave in one run, kept by reference: autograd holds most of it anyway."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self.held: dict[Place, Held] = {}
+        self.calls = ModuleCalls(model)
+        self._known: set[object] = set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it the plain model is to be run."""
+        with module_values(self._model, self._hold) as self.calls:
+            yield
+
+    def _hold(self, place: Place, tensor: torch.Tensor) -> None:
+        """What one module took as another returned it is held once."""
+        held = Held(tensor)
+        if place.kind != "input" or held.content not in self._known:
+            self.held[place] = held
+        self._known.add(held.content)
+
+
+class Tracing:
+    """The compiled model once more, every graph on torch's kernels, held against the plain one module by module.
+
+    ``call`` runs the compiled model of ``backend``. ``reference`` is its outcome.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        backend: DebugBackend,
+        call: Callable[[], Outcome],
+        eager: EagerModules,
+        precision: torch.dtype | None,
+    ) -> None:
+        self._model, self._backend, self._call = model, backend, call
+        self._in_eager = eager.calls.begun
+        self._matches = Matches(eager.held, precision)
+        eager.held.clear()
+        self.reference, calls = self._run(run_graph, self._matches.see)
+        self._in_graphs = calls.begun
+        self._matches.forget()
+
+    @contextmanager
+    def in_float64(self) -> Iterator[None]:
+        """Within it the plain model is to be run in float64: what departs no further than eager itself is settled."""
+        if not self._matches.suspects:
+            yield
+            return
+        with module_values(self._model, self._matches.hold_against_float64):
+            yield
+
+    def scatters(self, rows: Sequence[OutcomeRow]) -> Scatters:
+        """How far outputs and gradients scatter where roundings fall by chance; nothing where no row or module asks.
+
+        Modules whose departure scatter explains are settled. A sample costs a few steps; there are at most eight.
+        """
+        scatters: Scatters = {}
+        places: dict[Place, Scatter] = {}
+
+        def see(sighting: Sighting) -> None:
+            for place in self._matches.places(sighting):
+                match = self._matches.found.get(place)
+                if match is not None and match.value is not None and match.is_at(sighting):
+                    found = Scatter.of(match.value, sighting.value)
+                    places[place] = places.get(place, Scatter()) | found
+
+        for seed in range(SAMPLES):
+            if not self._matches.suspects and all(row.ok for row in within(rows, scatters)):
+                break
+            try:
+                sample, _ = self._run(shaken(seed), see)
+            except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+                break
+            scatters = outcome_scatters(self.reference, sample, scatters)
+            self._matches.settle(places)
+        return scatters
+
+    def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
+        """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""
+        rows = module_rows(self._matches, self._in_eager, self._in_graphs)
+        return without_a_stray(rows) if all(row.ok for row in traced) else rows
+
+    def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, ModuleCalls]:
+        observed = Observed(self._model, run, see)
+        with self._backend.executing(observed.execute), observed.watching():
+            return self._call(), observed.calls

@@ -1,0 +1,169 @@
+"""``check(...)`` and ``repro(...)``: what a dump alone tells, without the code of the model that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.tensor_adapters import to_torch_dtype
+
+from dort_compare.align.adopted import adopted
+from dort_compare.backends.record import GraphId
+from dort_compare.dump.model_file import read_model
+from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
+from dort_compare.errors import DortError, DumpError, UsageError
+from dort_compare.lowering.targets import find_target
+from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.rows import Row
+from dort_compare.measure.verdict import judge
+from dort_compare.report import Report
+from dort_compare.repro import case_of, write_case
+from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.program import Argument
+from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.scalars import as_tensor
+from dort_compare.trace import GraphRun
+from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.graph_run import Engine
+
+
+def check(
+    dump: str | Path,
+    graph: str | int | None = None,
+    *,
+    model: str | Path | None = None,
+    engine: Engine = "ort",
+    provider: Device = "cpu",
+    memory: int = MEMORY,
+    repeats: int = 1,
+) -> Report:
+    """Compares the graphs of a dump with eager torch, on the inputs of the run that the dump was made of.
+
+    ``graph`` names one graph by its number or name; without it, all that have run are compared, in the order in which
+    they did. ``model`` is an ONNX file in the place of that graph's model. ``engine`` is what runs the models: "ort",
+    or "reference" for the ONNX reference evaluator. ``provider`` is "cpu" or "cuda", ``memory`` (in MiB) and
+    ``repeats`` are those of ``compare``.
+
+    Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
+    """
+    providers = _providers(provider)
+    graphs = recorded_graphs(Path(dump), graph)
+    if model is not None and len(graphs) > 1:
+        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
+    other = Path(model) if model is not None else None
+    runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
+    rows: list[Row] = []
+    for run, each in zip(runs, graphs, strict=True):
+        with told(f"graph {each.name} of {each.folder}"):
+            rows.extend(graph_rows(run, memory, repeats))
+    identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
+    return Report(*judge(rows, (), Dataflow(runs)), tuple(rows), (), graphs=identities)
+
+
+def repro(
+    dump: str | Path, node: str, folder: str | Path, graph: str | int | None = None, *, provider: Device = "cpu"
+) -> None:
+    """Writes a folder that shows what ONNX Runtime makes of one FX node of a dump, and what torch does.
+
+    It holds the ONNX nodes of that one FX node, torch's values of its operands and results, and a script that needs
+    only onnxruntime and numpy. ``graph`` has to be given where several graphs have a node of that name.
+
+    Raises DumpError for a dump that cannot be read, or a folder that is not empty; UsageError for a wrong call.
+    """
+    providers = _providers(provider)
+    runs = [dumped_run(each, provider, providers) for each in recorded_graphs(Path(dump), graph)]
+    having = [
+        run for run in runs if any(n.name == node and n.op == "call_function" for n in run.graph_module.graph.nodes)
+    ]
+    if len(having) > 1:
+        numbers = ", ".join(str(run.index) for run in having)
+        raise UsageError(f"graphs {numbers} have a node {node}; choose one with --graph")
+    run = (having or runs)[0]
+    with told(f"node {node} of graph {run.index} of {dump}"):
+        case = case_of(run, node)
+    write_case(case, Path(folder))
+
+
+def _providers(provider: Device) -> list[Provider]:
+    names = ("cpu",) if provider == "cpu" else (provider, "cpu")
+    return SessionSettings(providers=names).resolved_providers()
+
+
+def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGraph]:
+    """The graphs that have recorded inputs, in the order of their runs; only the one that ``which`` names, if given.
+
+    Raises DumpError where there is none, UsageError where ``which`` names none.
+    """
+    graphs = graphs_in(dump)
+    named = [each for each in graphs if which is None or str(which) in (each.name, str(each.number))]
+    if not named and graphs:
+        raise UsageError(f"{dump} has no graph {str(which)!r}; choose one of {_names(graphs)}")
+    recorded = sorted((each for each in named if each.run is not None), key=lambda each: each.run or 0)
+    if not recorded:
+        what = _names(named) or "any graph"
+        raise DumpError(f"{dump} holds no inputs of {what}: it did not run when the dump was made, run it then")
+    return recorded
+
+
+def dumped_run(
+    graph: DumpedGraph, device: Device, providers: Sequence[Provider], model: Path | None = None
+) -> GraphRun:
+    """The recorded run of a graph, on ``device``; ``model`` is another ONNX file in the place of its own.
+
+    Raises DumpError where the files cannot be read, or the other model reads what the run has no value for.
+    """
+    own = graph.model()
+    graph_module = graph.graph_module(find_target, device)
+    inputs = graph.inputs(graph_module)
+    with told(f"graph {graph.name} of {graph.folder}" if model is None else str(model)):
+        chosen = own if model is None else adopted(own, read_model(model, beside=True))
+        runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
+        _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
+    return GraphRun(
+        graph.phase,
+        graph.number,
+        graph_module,
+        runnable,
+        inputs,
+        providers,
+        graph.compile_id,
+        graph.input_names,
+    )
+
+
+def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:
+    constants = {tensor.name for tensor in model.graph.initializer}
+    read = [value for value in model.graph.input if value.name not in constants]
+    missing = [value.name for value in read if value.name not in given]
+    if missing:
+        raise DumpError(
+            f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
+        )
+    for value in read:
+        dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
+        recorded = as_tensor(given[value.name]).dtype
+        if dtype != recorded:
+            raise DumpError(
+                f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
+            )
+
+
+def _names(graphs: Sequence[DumpedGraph]) -> str:
+    return ", ".join(each.name for each in graphs)
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Whatever torch, onnx or ONNX Runtime raise over somebody else's file becomes a DumpError of one line."""
+    try:
+        yield
+    except DortError:
+        raise
+    except Exception as problem:  # noqa: BLE001  (a file that was edited makes them raise anything)
+        text = " ".join(str(problem).split())
+        raise DumpError(f"{what} cannot be run: {type(problem).__name__}: {text}") from None

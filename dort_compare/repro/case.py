@@ -1,0 +1,122 @@
+"""What a reproduction holds: the ONNX nodes of one FX node, cut out, with operands and expected values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+import torch
+from torch import fx
+
+from dort_compare.align import values_of_fx_nodes
+from dort_compare.errors import ExecutionError, UsageError
+from dort_compare.measure.floor import rounding
+from dort_compare.measure.local import local_error
+from dort_compare.provenance import Provenance
+from dort_compare.repro.cut import cut_names, cut_out
+from dort_compare.runtime.providers import nearest
+from dort_compare.scalars import as_tensor
+from dort_compare.trace import GraphRun, Replay
+from dort_compare.trace.lockstep import Step, lockstep
+from dort_compare.trace.parts import Parts
+
+
+@dataclass(frozen=True)
+class Result:
+    """One value that the FX node computes: its ONNX name, torch's, float64's and ONNX's value on the same operands.
+
+    ``exact`` is None where there is none, ``error`` says why ONNX Runtime made no ``value``. ``noise_floor`` is in the
+    unit of the values.
+    """
+
+    name: str
+    expected: torch.Tensor
+    exact: torch.Tensor | None
+    value: torch.Tensor | None
+    noise_floor: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """The ONNX model of one FX node with its operands, by ONNX name, and its results."""
+
+    origin: Provenance
+    model: onnx.ModelProto
+    operands: Mapping[str, torch.Tensor]
+    results: Sequence[Result]
+    providers: Sequence[str]
+
+
+def case_of(run: GraphRun, fx_node: str) -> Case:
+    """Cuts the ONNX nodes of one FX node out of the model of ``run``, to read torch's values of their operands.
+
+    Raises UsageError for a name that the graph has no call of, or one that no ONNX value stands for.
+    """
+    call = _call(run, fx_node)
+    stands = {name: value.name for name, value in values_of_fx_nodes(run.onnx_model).items() if not value.opaque}
+    results = {stands[node.name]: node for node in _results(call) if node.name in stands}
+    if not results:
+        raise UsageError(f"no ONNX value stands for {call.name} of graph {run.index}; choose another node")
+    device = next(
+        (value.device for value in run.inputs.values() if isinstance(value, torch.Tensor)), torch.device("cpu")
+    )
+    parts = Parts(run.onnx_model, run.providers, device)
+    nodes, reads = cut_names(parts, results.keys(), {*run.inputs, *stands.values()})
+    operands = {name: as_tensor(value) for name, value in run.inputs.items() if name in reads}
+    steps: dict[fx.Node, Step] = {}
+    for step in lockstep(run.graph_module, list(run.inputs.values())):
+        name = stands.get(step.node.name, "")
+        if name in reads and name not in operands:
+            operands[name] = as_tensor(step.value)
+        if step.node in results.values():
+            steps[step.node] = step
+            if len(steps) == len(results):
+                break
+    try:
+        made: Mapping[str, torch.Tensor] | str = parts.run(nodes, list(results), operands)[0]
+    except ExecutionError as problem:
+        made = str(problem)
+    found = [_result(name, steps[node], made) for name, node in results.items()]
+    model = cut_out(run.onnx_model, nodes, operands, {result.name: result.expected for result in found})
+    names = [name for name, _ in run.providers]
+    return Case(Provenance.of(call, run.phase), model, operands, found, names)
+
+
+def _call(run: GraphRun, name: str) -> fx.Node:
+    calls = {node.name: node for node in run.graph_module.graph.nodes if node.op == "call_function"}
+    if name not in calls:
+        raise UsageError(
+            f"graph {run.index} has no call {name!r}{nearest(name, list(calls))}; check names those that differ"
+        )
+    node = calls[name]
+    return node.all_input_nodes[0] if node.target is operator.getitem else node
+
+
+def _results(call: fx.Node) -> list[fx.Node]:
+    """The values that a call computes: itself, or the elements of what it returns."""
+    elements = [node for node in call.users if node.target is operator.getitem]
+    return elements if isinstance(call.meta.get("val"), (tuple, list)) else [call]
+
+
+def _result(name: str, step: Step, made: Mapping[str, torch.Tensor] | str) -> Result:
+    expected = as_tensor(step.value)
+    replay = Replay(step.operands)
+    exact = replay.value(step.node, in_float64=True) if expected.is_floating_point() else None
+    exact = exact if exact is not None and exact.shape == expected.shape else None
+    floor = rounding(expected.dtype) * _scale(expected)
+    if isinstance(made, str):
+        return Result(name, expected, exact, None, floor, made)
+    error = local_error(replay, step.node, expected, made[name])
+    return Result(name, expected, exact, made[name], max(floor, error.noise_floor))
+
+
+def _scale(value: torch.Tensor) -> float:
+    """The largest element, but for what stands for infinity, as masks do; 0 for whole numbers."""
+    if not value.is_floating_point():
+        return 0.0
+    sizes = value.double().abs()
+    sizes = sizes[sizes < torch.finfo(value.dtype).max / 4]
+    return sizes.max().item() if sizes.numel() else 0.0

@@ -1,0 +1,109 @@
+"""The calls of a model's modules that Python makes, as they happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils import _pytree as pytree
+
+Kind = Literal["input", "output", "gradient"]
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """A call of a module: its path ("" for the model itself), and how many calls of it came before."""
+
+    module: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor that a module took or returned, or the gradient by one that it returned: the call, and the path in the
+    arguments or in the result ("" for a result that is a tensor)."""
+
+    kind: Kind
+    call: ModuleCall
+    leaf: str
+
+
+class ModuleCalls:
+    """Names the calls of a model's modules in one execution; a module under several paths goes by the first.
+
+    ``active`` lists the calls that Python is in, the innermost last. What Python does not call is counted by whoever
+    sees it begin.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.active: list[ModuleCall] = []
+        self.begun: Counter[str] = Counter()
+
+    def begin(self, module: str) -> ModuleCall:
+        """The next call of the module."""
+        self.begun[module] += 1
+        return ModuleCall(module, self.begun[module] - 1)
+
+    @contextmanager
+    def watched(
+        self, leave: Callable[[ModuleCall, Any], None], enter: Callable[[ModuleCall, Any], None] | None = None
+    ) -> Iterator[None]:
+        """Within it every call that Python makes is counted; ``enter`` gets it with its positional arguments, ``leave``
+        with its result.
+
+        The hooks are torch's global ones: a module that asks whether it has hooks itself computes as without. What is
+        called in a backward pass, to compute activations again, is no call of its own.
+        """
+
+        @torch.compiler.disable
+        def entered(module: nn.Module, args: Any) -> None:
+            name = self.names.get(id(module))
+            if name is not None and not _in_backward():
+                self.active.append(self.begin(name))
+                if enter is not None:
+                    enter(self.active[-1], args)
+
+        @torch.compiler.disable
+        def left(module: nn.Module, _args: Any, result: Any) -> None:
+            name = self.names.get(id(module))
+            if name is None or _in_backward():
+                return
+            while self.active:  # calls above it have ended in an exception
+                call = self.active.pop()
+                if call.module == name:
+                    leave(call, result)
+                    return
+
+        handles = [register_module_forward_pre_hook(entered), register_module_forward_hook(left)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def leaves(result: Any) -> dict[str, torch.Tensor]:
+    """The tensors of a result, or of arguments, by their path in it, "" for a result that is a tensor."""
+    found, _ = pytree.tree_flatten_with_path(result)
+    return {pytree.keystr(path): leaf for path, leaf in found if isinstance(leaf, torch.Tensor)}
+
+
+def on_gradient(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
+    """Has ``see`` called with the gradient of the loss by ``tensor``, where a backward pass computes one."""
+
+    def hook(gradient: torch.Tensor) -> None:
+        see(gradient.detach())
+
+    if tensor.requires_grad and torch.is_grad_enabled():
+        tensor.register_hook(hook)
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1

@@ -1,0 +1,96 @@
+"""Monte Carlo arithmetic: a graph in which every result that had to be rounded is rounded up or down by chance."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from dort_compare.trace.float64 import REFUSALS, call_in_float64
+from dort_compare.trace.watched import See, Watched
+from dort_compare.views import is_view
+
+_HALVES = (torch.float16, torch.bfloat16)
+_REORDERED = 8
+"""Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
+_SHARES = (1.0, 1 / 16)
+"""How many of the results move, from sample to sample: few roundings, like those of other kernels, stay near what was
+computed and so near its thresholds, many show how far errors grow."""
+
+
+def shaken(seed: int) -> functools.partial[Any]:
+    """A ``run_graph`` that shakes, the same way for the same seed and order of runs.
+
+    Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
+    moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
+    hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
+    integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
+    in float32 moves by up to eight roundings, for other kernels add up in another order. Random ops draw what they draw
+    unshaken.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return functools.partial(_run, generator, _SHARES[seed % len(_SHARES)])
+
+
+def _run(generator: torch.Generator, share: float, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    return _Shaken(graph_module, see, generator, share).run_on(arguments)
+
+
+class _Shaken(Watched):
+    def __init__(self, graph_module: fx.GraphModule, see: See, generator: torch.Generator, share: float) -> None:
+        super().__init__(graph_module, see)
+        self.generator = generator
+        self.share = share
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.node = n
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if not _rounds(self.node):
+            return super().call_function(target, args, kwargs)
+        try:
+            exact = call_in_float64(target, args, kwargs)
+        except REFUSALS:
+            return super().call_function(target, args, kwargs)
+        width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
+        values, form = pytree.tree_flatten(exact)
+        traced = pytree.tree_leaves(self.node.meta["val"])
+        pairs = zip(values, traced, strict=True)
+        return pytree.tree_unflatten([self._rounded(value, like, width) for value, like in pairs], form)
+
+    def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
+        """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
+        if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
+            return exact
+        nearest = exact.to(traced.dtype)
+        rounded = nearest.double()
+        steps = self._steps(exact, 1 if traced.dtype in _HALVES else width)
+        steps = torch.where(rounded == rounded.round(), (exact - rounded).sign(), steps)
+        unit = torch.finfo(traced.dtype).eps * torch.exp2(torch.floor(torch.log2(exact.abs())))
+        moved = (rounded + steps * unit).to(traced.dtype)
+        keep = (rounded == exact) | (self._chances(exact) >= self.share) | ~moved.isfinite()
+        return torch.where(keep, nearest, moved)
+
+    def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
+        """As many roundings, up or down, for each element: from 1 to ``width``."""
+        sizes = torch.randint(1, width + 1, like.shape, generator=self.generator)
+        signs = torch.randint(2, like.shape, generator=self.generator) * 2 - 1
+        return (sizes * signs).to(like.device, torch.float64)
+
+    def _chances(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.rand(like.shape, generator=self.generator).to(like.device)
+
+
+def _rounds(node: fx.Node) -> bool:
+    """Whether the node is an operation of torch on values, whose float64 result may be put in the place of its own."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims") or is_view(node):
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+        return False
+    values = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
+    return any(value.is_floating_point() for value in values)

@@ -1,0 +1,219 @@
+"""What departs between plain eager and the traced graphs is named by module, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._decomp import decomposition_table
+
+from dort_compare import Report, compare
+from dort_compare.backends import aot
+
+aten = torch.ops.aten
+
+
+class Block(nn.Module):
+    """A residual block whose activation is a module of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.up = nn.Linear(8, 12)
+        self.act = nn.ELU()
+        self.down = nn.Linear(12, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(self.act(self.up(self.norm(x))))
+
+
+def blocks() -> nn.Module:
+    return nn.Sequential(Block(), Block())
+
+
+@pytest.fixture
+def decompose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``decompose(op, function)``: lets AOTAutograd rewrite ``op`` into what ``function`` computes."""
+
+    def plant(op: Any, function: Callable[..., Any]) -> None:
+        table = aot.decompositions
+        monkeypatch.setattr(aot, "decompositions", lambda: {**table(), op: function})
+
+    return plant
+
+
+def assert_clean(report: Report) -> None:
+    assert report.verdict == "agree", str(report)
+    assert {row.status for row in report.modules} <= {"ok", "unaligned"}
+
+
+def assert_named(report: Report, module: str) -> None:
+    """Of all that was found there is one cause, before ONNX, in this module."""
+    assert report.verdict == "diverge"
+    assert {row.status for row in report.rows} == {"ok"}
+    (cause,) = report.causes
+    assert (cause.phase, cause.module) == ("eager", module), cause
+    assert cause.reason.startswith("departs before ONNX: ")
+    assert "is noise" in cause.reason
+
+
+def wrong_elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    return torch.where(x > 0, x, 1.02 * (x.exp() - 1))
+
+
+def wrong_elu_backward(
+    grad: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
+) -> Tensor:
+    return torch.where(x > 0, grad, 1.1 * grad * (x + 1 if is_result else x.exp()))
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_a_wrong_decomposition_is_named_by_its_module(decompose: Any, autocast: torch.dtype | None) -> None:
+    decompose(aten.elu.default, wrong_elu if autocast is None else lambda x, *_: wrong_elu(x) * 1.2)
+    report = compare(blocks(), (torch.randn(4, 8),), backward=True, autocast=autocast)
+    assert_named(report, "0.act")
+    departing = [row for row in report.modules if row.status == "departs"]
+    assert [(row.module, row.kind) for row in departing][:3] == [
+        ("0.act", "output"),
+        ("0.down", "output"),
+        ("0", "output"),
+    ]
+
+
+def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: Any) -> None:
+    decompose(aten.elu_backward.default, wrong_elu_backward)
+    report = compare(blocks(), (torch.randn(4, 8),), backward=True)
+    assert_named(report, "1.act")
+    assert {row.kind for row in report.modules if row.status == "departs"} == {"gradient"}
+    first = next(row for row in report.modules if row.status == "departs")
+    assert (first.module, first.cause) == ("1.up", "1.act")
+
+
+def test_a_parameters_gradient_that_departs_alone_is_named_by_its_module(decompose: Any) -> None:
+    def wrong(
+        grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any
+    ) -> Any:
+        dx, dw, db = decomposition_table[aten.native_layer_norm_backward.default](
+            grad, x, shape, mean, rstd, weight, bias, mask
+        )
+        return dx, dw * 1.1, db
+
+    decompose(aten.native_layer_norm_backward.default, wrong)
+    report = compare(blocks(), (torch.randn(4, 8),), backward=True)
+    assert_named(report, "1.norm")
+    assert report.causes[0].fx_node == "gradient 1.norm.weight"
+
+
+class Margin(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 4)
+        self.loss = nn.MultiLabelMarginLoss()
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return self.loss(self.head(x).tanh(), target)
+
+
+def test_a_wrong_decomposition_of_torchs_is_named(decompose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = aten.multilabel_margin_loss_forward.default
+    args = torch.randn(3, 4), torch.tensor([[3, -1, 1, 2], [1, 2, -1, 0], [-1, 0, 1, 2]])
+    assert_clean(compare(Margin(), args, backward=True))
+    monkeypatch.setattr(aot, "right_margin_loss", nullcontext)
+    decompose(op, decomposition_table[op])
+    assert_named(compare(Margin(), args, backward=True), "loss")
+
+
+class Kinds(nn.Module):
+    """Modules that are called twice, return dicts and tuples, compute nothing, or share their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+        self.blocks = nn.ModuleList([nn.Linear(6, 6), nn.Sequential(nn.SiLU(), nn.Identity())])
+        self.tied = self.blocks[0]
+        self.drop = nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.pair(x)["a"]
+        y = self.pair(y)["a"] + x
+        for block in self.blocks:
+            y = self.drop(block(y))
+        return self.tied(y)
+
+
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        return {"a": self.lin(x).tanh(), "unread": (x * 2, None)}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_kind_of_module_agrees_or_is_listed_with_its_reason(seed: int) -> None:
+    torch.manual_seed(seed)
+    report = compare(Kinds(), (torch.randn(3, 6),), backward=True)
+    assert_clean(report)
+    rows = {(row.module, row.call, row.leaf, row.kind): row for row in report.modules}
+    for module, call, leaf in [
+        ("pair", 0, "['a']"),
+        ("pair", 1, "['a']"),
+        ("pair.lin", 1, ""),
+        ("blocks.0", 1, ""),
+        ("", 0, ""),
+    ]:
+        for kind in ("output", "gradient"):
+            assert rows[module, call, leaf, kind].status == "ok", (module, call, kind)
+    assert rows["drop", 1, "", "output"].status == "ok"
+    assert rows["pair", 0, "['unread'][0]", "output"].status == "unaligned"
+    assert rows["blocks.1.1", 0, "", "output"].reason == "no operation of the compiled graphs stems from it"
+    assert ("tied", 0, "", "output") not in rows
+
+
+class Broken(nn.Module):
+    """Its blocks' code is compiled once, in two graphs, and runs for both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+        self.blocks = nn.ModuleList([Half(), Half()])
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) + x
+
+
+class Half(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.act = nn.ELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.lin(x)
+        torch._dynamo.graph_break()
+        return self.act(y)
+
+
+def test_modules_are_known_across_graph_breaks() -> None:
+    report = compare(Broken(), (torch.randn(3, 4),), backward=True)
+    assert_clean(report)
+    unaligned = {(row.module, row.kind): row.reason for row in report.modules if row.status == "unaligned"}
+    assert unaligned == {("first.0", "output"): "eager writes it in place afterwards"}
+    assert {"blocks.0.lin", "blocks.1.lin", "blocks.1.act"} <= {row.module for row in report.modules if row.fx_node}
+
+
+def test_a_departure_behind_a_graph_break_is_named_by_the_module_that_the_graph_runs_for(decompose: Any) -> None:
+    model = Broken()
+    with torch.no_grad():
+        model.blocks[0].lin.bias.fill_(9)  # its activation takes nothing negative
+    decompose(aten.elu.default, wrong_elu)
+    assert_named(compare(model, (torch.randn(3, 4),), backward=True), "blocks.1.act")

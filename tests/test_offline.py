@@ -1,0 +1,331 @@
+"""A dump alone gives the verdict of the comparison that wrote it, and judges other models in the place of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dort_compare import DebugBackend, Report, compare
+from dort_compare.cli import main
+from dort_compare.errors import DumpError, UsageError
+from dort_compare.lowering import registry
+from dort_compare.models import LlamaConfig, build
+from dort_compare.offline import check
+
+LLAMA = LlamaConfig(hidden=32, heads=2, kv_heads=1, intermediate=48, vocabulary=20, layers=1)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return int(stopped.value.code or 0), captured.out, captured.err
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2))
+
+
+class Numbers(nn.Module):
+    """Integers, booleans, a 0-d number, an operand that is not contiguous."""
+
+    def forward(self, x: Tensor, n: Tensor, keep: Tensor, factor: float) -> Tensor:
+        return torch.where(keep, x.t().softmax(-1), 0.0).sum(0)[n] * factor + n
+
+
+def decoder(**options: Any) -> Callable[[], Any]:
+    return lambda: (*build("decoder", LLAMA, seq=6), {"backward": True, **options})
+
+
+NUMBERS = (torch.randn(4, 3).t(), torch.tensor([2, 0]), torch.rand(4, 3) > 0.3, 2.5)
+CASES: dict[str, Callable[[], Any]] = {
+    "backward": lambda: (mlp(), (torch.randn(5, 3),), {"backward": True}),
+    "dynamic": lambda: (mlp(), (torch.randn(5, 3),), {"backward": True, "dynamic": True}),
+    "in pieces": lambda: (
+        nn.Sequential(mlp(), nn.Dropout(), nn.Linear(2, 2)),
+        (torch.randn(5, 3),),
+        {"backward": True},
+    ),
+    "numbers": lambda: (Numbers(), NUMBERS, {}),
+    "mixed": lambda: (mlp(), (torch.randn(5, 3),), {"backward": True, "autocast": torch.bfloat16}),
+    "bfloat16": decoder(autocast=torch.bfloat16),
+    "float16": decoder(autocast=torch.float16),
+    "torch's exporter": decoder(exporter="torch"),
+}
+LONG = ("bfloat16", "float16", "torch's exporter")
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] if c in LONG else []) for c in CASES])
+def test_a_dump_gives_the_verdict_and_the_rows_of_the_comparison(case: str, tmp_path: Path) -> None:
+    model, args, options = CASES[case]()
+    report = compare(model, args, dump=tmp_path / "dump", **options)
+    again = check(tmp_path / "dump")
+    assert again.rows == report.rows
+    assert any(row.inherited for row in again.rows)
+    assert (again.verdict, again.causes) == (report.verdict, report.causes)
+    assert again.graphs == report.graphs
+
+
+def test_causes_and_what_they_reach_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lowering that is wrong: by name the parameters whose gradients it reaches."""
+    silu = torch.ops.aten.silu.default
+    right = registry._TABLE[silu]
+    monkeypatch.setitem(registry._TABLE, silu, lambda op, x: op.Mul(right(op, x), op.const(1.01, torch.float32)))
+    report = compare(mlp(), (torch.randn(5, 3),), backward=True, dump=tmp_path / "dump")
+    monkeypatch.undo()
+    assert report.verdict == "diverge"
+    assert report.first_divergence is not None
+    assert report.first_divergence.reach is not None
+    assert "2.weight" in report.first_divergence.reach.gradients
+    again = check(tmp_path / "dump")
+    assert again.causes == report.causes
+    assert again.rows == report.rows
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The forward and backward graph of a small network."""
+    folder = tmp_path_factory.mktemp("offline") / "dump"
+    torch.manual_seed(0)
+    compare(mlp(), (torch.randn(5, 3),), backward=True, dump=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(dump: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(dump, tmp_path / "dump"))
+
+
+def test_another_process_needs_nothing_but_the_dump(dump: Path, tmp_path: Path) -> None:
+    program = "from dort_compare.cli import main; main()"
+    command = [sys.executable, "-c", program, "check", dump, "--json", tmp_path / "report.json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=os.environ, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("agree: ")
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "agree"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
+
+
+def test_one_graph_by_number_or_name(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for which in ("1", "model_1"):
+        status, out, _ = run(capsys, dump, "--graph", which)
+        assert status == 0
+        assert out.startswith("agree")
+    assert {row.phase for row in check(dump, 1).rows} == {"backward"}
+    status, _, err = run(capsys, dump, "--graph", "7")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "has no graph '7'; choose one of model_0, model_1" in err
+
+
+# Another model in the place of a graph's own.
+
+
+def own(dump: Path, number: int = 0) -> onnx.ModelProto:
+    return onnx.load(dump / f"model_{number}.onnx")
+
+
+def bare(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Without anything that says where it comes from."""
+    del model.metadata_props[:]
+    model.producer_name = "somebody else"
+    del model.graph.value_info[:]
+    for owner in (*model.graph.node, *model.graph.output):
+        del owner.metadata_props[:]
+    return model
+
+
+def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """With names of its own for all that it computes."""
+    names = {name: f"v{i}" for i, node in enumerate(model.graph.node) for name in node.output}
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+    for value in (*model.graph.value_info, *model.graph.output):
+        value.name = names.get(value.name, value.name)
+    return model
+
+
+def saved(model: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(model, folder / "other.onnx")
+    return folder / "other.onnx"
+
+
+def statuses(report: Report) -> dict[str, str]:
+    return {row.fx_node: row.status for row in report.rows}
+
+
+@pytest.mark.parametrize("graph", [0, 1])
+def test_a_model_without_metadata_is_aligned_by_name(dump: Path, tmp_path: Path, graph: int) -> None:
+    report = check(dump, graph, model=saved(bare(own(dump, graph)), tmp_path))
+    assert report.verdict == "agree", str(report)
+    own_report = check(dump, graph)
+    assert [row.local for row in report.rows] == [row.local for row in own_report.rows]
+    assert [row.onnx_nodes for row in report.rows] == [row.onnx_nodes for row in own_report.rows]
+    assert set(statuses(report).values()) == {"ok"}
+
+
+@pytest.mark.parametrize("graph", [0, 1])
+def test_what_onnx_runtime_optimized_is_aligned_by_the_names_that_survive(
+    dump: Path, tmp_path: Path, graph: int
+) -> None:
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "other.onnx")
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.log_severity_level = 3
+    ort.InferenceSession(dump / f"model_{graph}.onnx", options, providers=["CPUExecutionProvider"])
+    report = check(dump, graph, model=tmp_path / "other.onnx")
+    assert report.verdict == "agree", str(report)
+    found = statuses(report)
+    assert "unaligned" in found.values(), "nothing was optimized away: no test of alignment"
+    assert sum(status == "ok" for status in found.values()) >= len(found) // 2
+    assert all(row.reason for row in report.rows if row.status == "unaligned")
+
+
+def test_an_edited_model_is_blamed_where_it_was_edited(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = bare(own(dump))
+    node = next(node for node in model.graph.node if node.op_type == "Sigmoid")
+    node.op_type = "Tanh"
+    status, out, _ = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
+    assert status == 1
+    assert out.startswith("diverge: forward silu (aten.silu.default)")
+    report = check(dump, 0, model=tmp_path / "other.onnx")
+    assert [cause.fx_node for cause in report.causes] == ["silu"]
+
+
+def test_a_model_that_shares_no_names_is_judged_by_its_outputs(dump: Path, tmp_path: Path) -> None:
+    report = check(dump, 0, model=saved(renamed(bare(own(dump))), tmp_path))
+    assert report.verdict == "agree"
+    aligned = [row.fx_node for row in report.rows if row.status == "ok"]
+    outputs = [value.name for value in own(dump).graph.output]
+    assert aligned == [row.fx_node for row in report.rows if row.fx_node in outputs]
+    assert aligned
+
+    wrong = renamed(bare(own(dump)))
+    next(node for node in wrong.graph.node if node.op_type == "Sigmoid").op_type = "Tanh"
+    report = check(dump, 0, model=saved(wrong, tmp_path))
+    assert report.verdict == "diverge"
+
+
+def test_its_own_metadata_goes_before_names(dump: Path, tmp_path: Path) -> None:
+    report = check(dump, 0, model=saved(renamed(own(dump)), tmp_path))
+    assert set(statuses(report).values()) == {"ok"}
+
+
+def halved(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Converted to float16 inside, inputs and outputs as they were, as converters do it."""
+    graph = model.graph
+    for tensor in graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype("f2"), tensor.name))
+    cast, half, single = onnx.helper.make_node, onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    inputs, outputs = ([value.name for value in values] for values in (graph.input, graph.output))
+    computed = {name for node in graph.node for name in node.output}
+    outputs = [name for name in outputs if name in computed]
+    for node in graph.node:
+        node.input[:] = [f"{name}.half" if name in {*inputs, *outputs} else name for name in node.input]
+        node.output[:] = [f"{name}.half" if name in outputs else name for name in node.output]
+    before = [cast("Cast", [name], [f"{name}.half"], to=half) for name in inputs]
+    after = [cast("Cast", [f"{name}.half"], [name], to=single) for name in outputs]
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+def test_a_model_converted_to_another_dtype_is_judged_by_its_outputs(dump: Path, tmp_path: Path) -> None:
+    report = check(dump, 0, model=saved(halved(bare(own(dump))), tmp_path))
+    aligned = {row.fx_node for row in report.rows if row.status != "unaligned"}
+    assert aligned == {value.name for value in own(dump).graph.output} & set(statuses(report))
+    assert report.verdict == "diverge"
+    assert all(row.inherited.max_abs < 0.01 for row in report.rows if row.inherited)
+
+
+def test_where_nothing_can_be_compared_nothing_agrees(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = renamed(bare(own(dump)))
+    del model.graph.output[1:]
+    status, out, _ = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
+    assert (status, out.splitlines()[0]) == (1, "diverge: eager : nothing was compared")
+
+
+def test_other_models_may_keep_constants_beside_them_but_not_elsewhere(dump: Path, tmp_path: Path) -> None:
+    model = own(dump)
+    two = onnx.numpy_helper.from_array(torch.zeros(300).numpy(), "two")
+    model.graph.initializer.append(two)
+    options = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save(model, tmp_path / "other.onnx", **options)
+    assert check(dump, 0, model=tmp_path / "other.onnx").verdict == "agree"
+    (tmp_path / "below").mkdir()
+    model = onnx.load(tmp_path / "other.onnx", load_external_data=False)
+    for entry in model.graph.initializer[-1].external_data:
+        entry.value = "../weights.bin" if entry.key == "location" else entry.value
+    onnx.save(model, tmp_path / "below" / "other.onnx")
+    with pytest.raises(DumpError, match="may stand in files beside it only"):
+        check(dump, 0, model=tmp_path / "below" / "other.onnx")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: setattr(m.graph.input[0], "name", "pixels"), "reads pixels, for which the dump holds no value"),
+        (
+            lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),
+            "as torch.float16, the dump holds torch.float32",
+        ),
+        (lambda m: setattr(m.graph.node[0], "op_type", "Nonsense"), "cannot be run|ONNX Runtime failed"),
+    ],
+)
+def test_a_model_that_cannot_run_is_one_line(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str
+) -> None:
+    model = own(dump)
+    change(model)
+    status, _, err = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
+    assert (status, err.count("\n")) == (2, 1), err
+    with pytest.raises(Exception, match=message):
+        check(dump, 0, model=tmp_path / "other.onnx")
+
+
+def test_a_model_stands_for_one_graph(dump: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can stand for one graph only; choose it with --graph: model_0, model_1"):
+        check(dump, model=saved(own(dump), tmp_path))
+
+
+# What did not run.
+
+
+def test_a_graph_that_did_not_run_has_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "dump"
+    backend = DebugBackend(dump=folder)
+    model = mlp()
+    torch.compile(model, backend=backend, dynamic=True)(torch.randn(5, 3))
+    assert len(backend.graphs) == 2, "the backward graph is compiled before it runs"
+    assert {row.phase for row in check(folder).rows} == {"forward"}
+    status, out, _ = run(capsys, folder)
+    assert (status, out.splitlines()[-1]) == (
+        0,
+        "not compared, for they did not run when the dump was made: model_1",
+    )
+    with pytest.raises(DumpError, match="holds no inputs of model_1: it did not run when the dump was made"):
+        check(folder, 1)
+
+
+def test_a_dump_of_the_fast_backend_has_no_inputs(tmp_path: Path) -> None:
+    torch.compile(mlp(), backend="dort", options={"dump": tmp_path / "dump"})(torch.randn(5, 3))
+    with pytest.raises(DumpError, match="holds no inputs of"):
+        check(tmp_path / "dump")

@@ -1,0 +1,203 @@
+"""A folder for a bug report runs where there is no torch, and says what the comparison said."""
+
+from __future__ import annotations
+
+import json
+import operator
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dort_compare import DebugBackend, compare
+from dort_compare.cli import main
+from dort_compare.dump import graphs_in
+from dort_compare.errors import DumpError, UsageError
+from dort_compare.lowering import registry
+from dort_compare.offline import dumped_run, repro
+from dort_compare.repro import case_of, write_case
+
+aten = torch.ops.aten
+CPU = [("CPUExecutionProvider", {})]
+WITHOUT_TORCH = """\
+import runpy, sys
+for name in ("torch", "dort_compare", "onnx", "safetensors", "ml_dtypes", "onnxscript"):
+    sys.modules[name] = None
+sys.dont_write_bytecode = True
+"""
+
+
+class Net(nn.Module):
+    """Products, a norm of several results, a mask, comparisons, integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.norm = nn.LayerNorm(6)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.norm(self.linear(x).tanh())
+        masked = y.masked_fill(y > 1, torch.finfo(y.dtype).min)
+        return masked.softmax(-1) * y.topk(2)[0].sum(), masked.argmax(-1)
+
+
+@pytest.fixture(scope="module", params=[None, torch.bfloat16], ids=["float32", "bfloat16"])
+def dump(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forward and backward, with a tanh that is wrong by a twentieth."""
+    right = registry.registered()[aten.tanh.default]
+    folder = tmp_path_factory.mktemp("repro") / "dump"
+
+    def wrong(op: Any, x: Any) -> Any:
+        return op.Mul(right(op, x), op.const(1.05, op.result.dtype))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._TABLE, aten.tanh.default, wrong)
+        torch.manual_seed(0)
+        report = compare(
+            Net(),
+            (torch.randn(4, 6),),
+            backward=True,
+            loss=lambda found: found[0].sum(),
+            autocast=request.param,
+            dump=folder,
+        )
+    assert [cause.target for cause in report.causes] == ["aten.tanh.default"]
+    return folder
+
+
+def alone(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in the folder with nothing of ours, and no torch, in reach."""
+    command = [sys.executable, "-I", "-c", WITHOUT_TORCH + program]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env={"PATH": ""}, check=False)
+
+
+SCRIPT = "runpy.run_path('repro.py', run_name='__main__')"
+PYTEST = "sys.path.insert(0, '.'); import pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '.']))"
+
+
+def test_what_departs_departs_there_too(dump: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    repro(dump, "tanh", out)
+    shown = alone(out, SCRIPT)
+    assert shown.returncode == 1, shown.stderr
+    assert "DEPARTS tanh" in shown.stdout
+    tested = alone(out, PYTEST)
+    assert tested.returncode == 1, tested.stdout + tested.stderr
+    assert "noise is" in tested.stdout
+    assert "aten.tanh.default" in (out / "README.md").read_text()
+
+
+def test_what_agrees_agrees_there_too(dump: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = dumped_run(graphs_in(dump)[0], "cpu", CPU)
+    several = next(node for node in run.graph_module.graph.nodes if node.target is operator.getitem)
+    repro(dump, several.name, out, 0)
+    shown = alone(out, SCRIPT)
+    count = len(several.args[0].users)
+    assert (shown.returncode, shown.stdout.count("agrees")) == (0, count), shown.stdout + shown.stderr
+    tested = alone(out, PYTEST)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_call_of_a_graph_can_be_cut_out(dump: Path, tmp_path: Path, stride: int) -> None:
+    """Each on torch's operands: only the wrong one departs."""
+    compared = 0
+    for graph in graphs_in(dump):
+        run = dumped_run(graph, "cpu", CPU)
+        calls = [node for node in run.graph_module.graph.nodes if node.op == "call_function"]
+        calls = [node for node in calls if node.target is not operator.getitem]
+        for call in calls[::stride]:
+            out = tmp_path / f"{graph.name}.{call.name}"
+            write_case(case_of(run, call.name), out)
+            for name, *_, is_noise in runpy.run_path(str(out / "repro.py"))["rows"]():
+                assert is_noise == (call.target is not aten.tanh.default), (call.name, name)
+                compared += 1
+    assert compared > 20 / stride
+
+
+def test_the_model_holds_no_more_than_the_node_needs(dump: Path, tmp_path: Path) -> None:
+    run = dumped_run(graphs_in(dump)[0], "cpu", CPU)
+    write_case(case_of(run, "argmax"), tmp_path / "out")
+    model = onnx.load(tmp_path / "out" / "model.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert len(model.graph.input) == len(load_file(tmp_path / "out" / "operands.safetensors")) == 1
+    assert len(model.graph.node) < len(run.onnx_model.graph.node) / 2
+    assert load_file(tmp_path / "out" / "torch.safetensors")["argmax"].dtype == torch.int64
+    assert load_file(tmp_path / "out" / "float64.safetensors") == {}
+    assert json.loads((tmp_path / "out" / "case.json").read_text())["noise_floors"] == {"argmax": 0.0}
+
+
+def test_a_node_that_onnx_runtime_refuses_is_shown_too(dump: Path, tmp_path: Path) -> None:
+    run = dumped_run(graphs_in(dump)[0], "cpu", CPU)
+    next(node for node in run.onnx_model.graph.node if node.op_type == "Tanh").op_type = "Nonsense"
+    case = case_of(run, "tanh")
+    assert "Nonsense" in str(case.results[0].error)
+    write_case(case, tmp_path / "out")
+    assert "Nonsense" in (tmp_path / "out" / "README.md").read_text()
+    assert "Nonsense" in alone(tmp_path / "out", SCRIPT).stderr
+
+
+# Wrong calls.
+
+
+@pytest.mark.parametrize(
+    ("node", "graph", "message"),
+    [
+        ("tahn", None, "has no call 'tahn', did you mean 'tanh'"),
+        ("primals_1", 0, "has no call 'primals_1'"),
+        ("tanh", 9, "has no graph '9'"),
+    ],
+)
+def test_a_wrong_call_is_one_line(dump: Path, tmp_path: Path, node: str, graph: int | None, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        repro(dump, node, tmp_path / "out", graph)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_node_of_several_graphs_needs_the_graph(tmp_path: Path) -> None:
+    compiled = torch.compile(torch.tanh, backend=DebugBackend(dump=tmp_path / "dump"), dynamic=False)
+    compiled(torch.ones(2))
+    compiled(torch.ones(3))
+    with pytest.raises(UsageError, match="graphs 0, 1 have a node tanh; choose one with --graph"):
+        repro(tmp_path / "dump", "tanh", tmp_path / "out")
+    repro(tmp_path / "dump", "tanh", tmp_path / "out", 1)
+    assert load_file(tmp_path / "out" / "torch.safetensors")["tanh"].shape == (3,)
+
+
+def test_a_folder_is_written_whole_or_not_at_all(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    for folder in (tmp_path / "mine", dump):
+        with pytest.raises(SystemExit) as stopped:
+            main(["repro", str(dump), "tanh", "--out", str(folder)])
+        assert stopped.value.code == 2
+        assert "is not empty, so it is not replaced" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+    def fail(*args: object) -> None:
+        raise DumpError("no space left")
+
+    monkeypatch.setattr("dort_compare.repro.folder._readme", fail)
+    with pytest.raises(DumpError):
+        repro(dump, "tanh", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_command_says_where_it_wrote(dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(SystemExit) as stopped:
+        main(["repro", str(dump), "tanh", "--graph", "0", "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 0
+    assert "repro.py shows the difference" in capsys.readouterr().out
+    assert (tmp_path / "out" / "model.onnx").exists()
