@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, fx
 
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.api import graph_run
 from dort_compare.backends import CompiledGraph
+from dort_compare.compiled import graph_run
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
