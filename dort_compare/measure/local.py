@@ -37,8 +37,12 @@ class LocalError:
     onnx_vs_float64: float | None = None
 
 
-def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> LocalError:
+def local_error(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance
+) -> LocalError:
     """The local error of ``value``, which ONNX Runtime computed for ``node`` where torch's kernel got ``expected``.
+
+    ``whole`` is the distance of the two.
 
     Noise is a few unit roundoffs of the largest element. Beyond them both are held against float64 on the same
     operands: noise is then an error of at most those roundings, eight times what a rounding of each of the operands
@@ -48,14 +52,15 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
     and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime computes those in
     float32; and where equal elements are sorted, whose order torch leaves open.
     """
-    whole = distance(expected, value)
     if whole.equal or whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
         is_open = is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         return LocalError(whole, 0.0, is_open)
-    expected, value = _without_extremes(expected, value)
-    found = whole if whole.scale and whole.scale < _limit(expected) else distance(expected, value)
+    found = whole
+    if whole.scale is None or whole.scale >= _limit(expected):
+        expected, value = _without_extremes(expected, value)
+        found = distance(expected, value)
     scale = float(found.scale or 0)
     floor = rounding(expected.dtype) * scale
     if found.max_abs is not None and found.max_abs <= floor:
