@@ -22,6 +22,7 @@ from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
+from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call, Loss
 
@@ -76,7 +77,7 @@ def compare(
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
-        backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
+        backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
         return compare_with(model, call, backend, dynamic).report
 
 
@@ -88,17 +89,26 @@ def compare_with(model: nn.Module, call: Call, backend: DebugBackend, dynamic: b
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
+    with Waiting() as waiting:
+        return _compare(model, call, backend, dynamic, waiting)
+
+
+def _compare(model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None, waiting: Waiting) -> Comparison:
     parameters = dict(model.named_parameters())
+    waiting.stage("the model in float64")
+    exact = _in_float64(model, call)  # takes the most memory: before any inputs of graphs are kept
+    waiting.stage("eager")
     eager = run_module(model, parameters, call)
+    waiting.stage("compiling, and the compiled model")
     compiled = run_compiled(model, call, backend, dynamic)
-    exact = _in_float64(model, call)
     precision = _precision(model, call)
     outcome = tuple(outcome_of("debug", eager, compiled, exact, precision))
     if not backend.graphs and not backend.fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, parameters) for graph in graphs]
-    rows = tuple(row for run in runs for row in graph_rows(run))
+    calls = sum(node.op == "call_function" for run in runs for node in run.graph_module.graph.nodes)
+    rows = tuple(waiting.each("values compared", (row for run in runs for row in graph_rows(run)), calls))
     verdict, causes = judge(rows, outcome, Dataflow(runs))
     report = Report(verdict, causes, rows, outcome, tuple(backend.fallbacks), tuple(graph.id for graph in graphs))
     return Comparison(report, eager, compiled, exact, precision, backend.graphs)
@@ -175,5 +185,7 @@ def _double(value: Any) -> Any:
     return value.detach().double().requires_grad_(value.requires_grad)
 
 
-def _with_cpu(provider: str) -> list[str]:
-    return [provider] if provider == "cpu" else [provider, "cpu"]
+def _defaults(provider: str) -> dict[str, Any]:
+    """The options of a backend that runs once: its sessions keep no memory for a second run."""
+    providers = [provider] if provider == "cpu" else [provider, "cpu"]
+    return {"providers": providers, "session_options": {"enable_cpu_mem_arena": False}}

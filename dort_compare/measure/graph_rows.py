@@ -8,7 +8,7 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
-from dort_compare.trace.executions import MEMORY, executions
+from dort_compare.trace.executions import MEMORY, Executed, executions
 
 
 def graph_rows(run: GraphRun, memory: int = MEMORY, repeats: int = 1) -> Iterator[Row]:
@@ -21,5 +21,8 @@ def graph_rows(run: GraphRun, memory: int = MEMORY, repeats: int = 1) -> Iterato
     names = {fx_node: value.name for fx_node, value in stands.items()}
     opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
     judge = Judge(run.phase, run.index)
-    for executed in executions(run, names, opaque, memory, repeats):
-        yield judge.row(executed, stands.get(executed.step.node.name))
+
+    def row(executed: Executed) -> Row:
+        return judge.row(executed, stands.get(executed.step.node.name))
+
+    yield from map(row, executions(run, names, opaque, memory, repeats))  # map lets go of a step once it is judged

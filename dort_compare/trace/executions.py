@@ -84,12 +84,14 @@ def executions(
             else:
                 before = step.operands.get(first[name])
                 yield Executed(step, theirs[name], [] if before is None else [before])
+        del window, steps, step, theirs, alone  # before the next window is made
 
 
 def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         window.add(step)
+        del step
         if window.nbytes >= memory or len(window.steps) >= _STEPS:
             yield window
             window = _Window()
