@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dort_compare.measure.floor import coarsest, noise_floor
-from dort_compare.measure.metrics import Distance, Number, deviation, distance
+from dort_compare.measure.metrics import Distance, Number, measure
 from dort_compare.measure.rows import is_noise, json_number
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
@@ -81,10 +81,8 @@ def _row(
     dtype, shape = str(one.dtype).removeprefix("torch."), tuple(one.shape)
     if expected is None or got is None:
         return OutcomeRow(backend, kind, name, dtype, shape, ok=False)
-    found = distance(expected, got)
-    torch_error = onnx_error = None
-    if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
-        torch_error, onnx_error = (deviation(exact, value) for value in (expected, got))
+    measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
+    found, torch_error, onnx_error = measured.inherited, measured.torch_vs_float64, measured.onnx_vs_float64
     own = coarsest([expected.dtype])
     floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error, expected.numel())
     ok = is_noise(found, floor, onnx_error)

@@ -102,6 +102,7 @@ def executions(
             else:
                 before = step.operands.get(first[name])
                 yield Executed(step, name, theirs[name], [] if before is None else [before])
+        del window, steps, step, theirs, alone, fused  # before the next window is made
 
 
 def _replay(
@@ -123,6 +124,7 @@ def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         window.add(step)
+        del step
         if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
             yield window
             window = _Window()

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
-from dort_compare.trace.eager import last_read_by
+from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
 
 Engine = Callable[[fx.GraphModule], fx.Interpreter]
@@ -91,13 +91,14 @@ def training_steps(runs: Sequence[GraphRun]) -> list[TrainingStep]:
 def run_graph(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> dict[str, Any]:
     """What the graph returns, by FX name; every other value is freed after its last reader. Checks are left out."""
     interpreter.args_iter = iter(inputs)
+    reads = last_reads(interpreter.graph, keeps_outputs=True)
     for node in interpreter.graph.nodes:
         if node.op == "output":
             made = {returned.name: interpreter.env[returned] for returned in node.all_input_nodes}
             interpreter.env.clear()
             return made
         interpreter.env[node] = None if check_of(node) else interpreter.run_node(node)
-        for read in last_read_by(interpreter, node):
+        for read in reads[node]:
             del interpreter.env[read]
     return {}
 
