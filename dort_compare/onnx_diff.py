@@ -25,7 +25,7 @@ from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.engine import Engine, EngineName, ort_engine, reference_engine
 from dort_compare.trace.execution import streamed
 
-_ROUNDS = 3
+_ROUNDS = 4
 Model = onnx.ModelProto | str | Path
 
 

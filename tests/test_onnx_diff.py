@@ -386,3 +386,15 @@ def test_random_indices_stay_inside_the_table() -> None:
     text = "agraph (int64[50] i) => (float[50, 8] y) { t = Identity(table)\n j = Identity(i)\n y = Gather(table, j) }"
     both = model(text, table=weights("w")["w"][:3])
     assert diff(both, both).verdict == "agree"
+
+
+def test_roundings_that_add_up_are_no_departure_and_are_told() -> None:
+    text = "agraph (float[4, 8] x) => (float[4, 8] y) { h = Mul(x, k)\n d = Sub(h, x)\n y = Mul(d, t) }"
+    first = model(text, k=np.float32(1 + 2**-22), t=np.float32(2**20))
+    split = (
+        "agraph (float[4, 8] x) => (float[4, 8] y) { g = Mul(x, two)\n h = Mul(g, k)\n d = Sub(h, x)\n y = Mul(d, t) }"
+    )
+    nearly = {"two": np.float32(2), "k": np.float32((1 + 2**-23) / 2), "t": np.float32(2**20)}
+    found = diff(first, model(split, **nearly))
+    assert found.verdict == "agree", str(found)
+    assert any("rounding that has accumulated" in note for note in found.findings.notes), str(found)

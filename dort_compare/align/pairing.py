@@ -217,8 +217,8 @@ class Pairing:
         while todo:
             for node, slot in self.second.side.flow.readers.get(todo.pop(), ()):
                 copy = node.results[0]
-                if slot == 0 and copy in self.found and self.second.is_passage(copy):
-                    del self.found[copy]
+                if slot == 0 and self.second.is_passage(copy):
+                    self.found.pop(copy, None)
                     todo.append(copy)
 
     def _is_free(self, first: str, second: str) -> bool:

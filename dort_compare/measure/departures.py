@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from dort_compare.align.sides import Side
 from dort_compare.measure.value_rows import ValueRow
@@ -11,31 +11,36 @@ _CERTAIN = frozenset(["input", "dataflow", "output"])
 
 
 def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
-    """Pairs that depart although every value behind them agrees: they were never the same, only in like places.
+    """Pairs that depart although what is behind them agrees: they were never the same, only in like places.
 
-    What is the same expression of the same values is the same all the same.
+    Behind a computed value these are the next paired ones; behind a constant, the next whose content was found equal,
+    for what merely reads it was paired by it. What is the same expression of the same values is the same all the same.
     """
     by_name: dict[str, ValueRow] = {row.pair.second: row for row in rows if row.pair.how != "copy"}
-    affected = _affected(second, by_name)
+    computed = _affected(second, by_name, through=frozenset())
+    constants = _affected(second, by_name, through=frozenset(["place", "dataflow"]))
     return frozenset(
         (row.pair.first, row.pair.second)
         for row in rows
-        if row.status == "departs" and row.pair.how not in _CERTAIN and row.pair.second not in affected
+        if row.status == "departs"
+        and row.pair.how not in _CERTAIN
+        and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
     )
 
 
-def _affected(second: Side, rows: Mapping[str, ValueRow]) -> set[str]:
-    """The values behind which, at the next paired ones, the models differ."""
-    flow, found = second.flow, set()
+def _affected(second: Side, rows: Mapping[str, ValueRow], through: Set[str]) -> set[str]:
+    """The values behind which, at the next paired ones that are not paired as in ``through``, the models differ."""
+    flow, found = second.flow, set[str]()
     outputs = set(flow.outputs)
     for name in reversed(list(second.values())):
         results = [r for node, _ in flow.readers.get(name, ()) for r in node.results if r in second.sketches]
-        if any(_differs(rows[r]) if r in rows else r in found for r in results) or (
-            name in outputs and (name not in rows or _differs(rows[name]))
-        ):
+        is_wrong_output = name in outputs and (name not in rows or not rows[name].is_near)
+        if is_wrong_output or any(_differs(r, rows, through, found) for r in results):
             found.add(name)
     return found
 
 
-def _differs(row: ValueRow) -> bool:
-    return row.status in ("departs", "inherits")
+def _differs(name: str, rows: Mapping[str, ValueRow], through: Set[str], affected: Set[str]) -> bool:
+    """On its own values: on the first model's, a wrong pair among the operands would do."""
+    row = rows.get(name)
+    return name in affected if row is None or row.pair.how in through else not row.is_near

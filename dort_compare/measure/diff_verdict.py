@@ -76,6 +76,8 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], outputs: Seque
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
     verdict, reason = _verdict(first, second, rows, causes, paired)
     notes = (*_notes(first), *_notes(second), *_output_types(by_name, outputs))
+    if not causes:
+        notes += tuple(_accumulated(by_name, second))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
 
 
@@ -103,6 +105,14 @@ def _output_types(rows: Mapping[str, ValueRow], outputs: Sequence[tuple[str, str
         row = rows.get(other)
         if row and row.pair.first == one and (row.dtypes[0] != row.dtypes[1] or row.shapes[0] != row.shapes[1]):
             yield f"output {other!r} is {_type(row, 1)} where {one!r} is {_type(row, 0)}"
+
+
+def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
+    for name in second.flow.outputs:
+        row = rows.get(name)
+        if row is not None and row.status == "inherits":
+            apart = row.inherited.finding or f"max |first - second| = {row.inherited.max_abs:.3g}"
+            yield f"output {name!r}: {apart}, although no value departs by itself: rounding that has accumulated"
 
 
 def _type(row: ValueRow, which: int) -> str:

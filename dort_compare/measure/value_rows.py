@@ -28,7 +28,7 @@ class ValueRow:
 
     status: equal (every element), noise (no further apart than rounding explains), inherits (further, but not on the
     first model's values of the operands), departs (there too), random (both draw numbers). noise_floor: the largest
-    local distance that is noise.
+    local distance that is noise. is_near: whether rounding explains the inherited distance.
     """
 
     pair: Pair
@@ -39,7 +39,7 @@ class ValueRow:
     local: Distance | None
     noise_floor: float
     status: Status
-    notes: tuple[str, ...] = ()
+    is_near: bool
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,7 +53,7 @@ class ValueRow:
             "local": self.local.to_json() if self.local else None,
             "noise_floor": self.noise_floor,
             "status": self.status,
-            "notes": list(self.notes),
+            "is_near": self.is_near,
         }
 
 
@@ -74,7 +74,10 @@ class Judge:
         precision = coarsest([dtype for dtype in dtypes if dtype is not None])
         inherited = _distance(met.first, met.second)
         local, floor, is_noise = self._local(met, inherited, precision)
-        status = _status(inherited, noise_floor(precision, float(inherited.scale or 0), None), is_noise)
+        is_near = _is_near(inherited, noise_floor(precision, float(inherited.scale or 0), None))
+        status: Status = (
+            "departs" if not is_noise else "equal" if inherited.equal else "noise" if is_near else "inherits"
+        )
         op_types = first.op_type(pair.first), second.op_type(pair.second)
         return ValueRow(
             pair,
@@ -85,6 +88,7 @@ class Judge:
             local,
             floor,
             "random" if any(op in RANDOM for op in op_types) else status,
+            is_near,
         )
 
     def _local(
@@ -114,13 +118,8 @@ class Judge:
         return local, floor, gap <= floor
 
 
-def _status(inherited: Distance, floor: float, is_noise: bool) -> Status:
-    if not is_noise:
-        return "departs"
-    if inherited.equal:
-        return "equal"
-    is_near = inherited.finding is None and inherited.max_abs is not None and inherited.max_abs <= floor
-    return "noise" if is_near else "inherits"
+def _is_near(found: Distance, floor: float) -> bool:
+    return found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
 
 
 def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> float:
