@@ -73,7 +73,8 @@ def report_text(report: Report) -> str:
 
 def half_lines(report: Report) -> list[str]:
     """What there is to say of half precision, and what to keep in float32 where that was asked for."""
-    return precision_lines(report.precision) + (suggestion_lines(report.suggestion) if report.suggestion else [])
+    suggested = suggestion_lines(report.suggestion) if report.suggestion else []
+    return [printable(line) for line in precision_lines(report.precision) + suggested]
 
 
 def _modules_text(report: Report) -> list[str]:
