@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.adopted import adopted
 from dort_compare.backends.record import GraphId
@@ -24,6 +25,7 @@ from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
@@ -143,7 +145,7 @@ def dumped_run(
     with told(f"graph {graph.name} of {graph.folder}" if model is None else str(model)):
         chosen = own if model is None else adopted(own, read_model(model, beside=True))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
-    _refuse_other_inputs(runnable, inputs.keys(), model or graph.file("onnx"))
+        _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
     return GraphRun(
         graph.phase,
         graph.number,
@@ -156,13 +158,21 @@ def dumped_run(
     )
 
 
-def _refuse_other_inputs(model: onnx.ModelProto, given: Collection[str], path: Path) -> None:
+def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
-    missing = [value.name for value in model.graph.input if value.name not in {*given, *constants}]
+    read = [value for value in model.graph.input if value.name not in constants]
+    missing = [value.name for value in read if value.name not in given]
     if missing:
         raise DumpError(
             f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
         )
+    for value in read:
+        dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
+        recorded = as_tensor(given[value.name]).dtype
+        if dtype != recorded:
+            raise DumpError(
+                f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
+            )
 
 
 def _names(graphs: Sequence[DumpedGraph]) -> str:

@@ -16,7 +16,7 @@ FLOORS = [
     {"backends", "trace"},
     {"align", "measure"},
     {"report"},
-    {"api", "cli", "offline", "repro"},
+    {"api", "cli", "offline", "onnx_diff", "repro"},
     {"__init__"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

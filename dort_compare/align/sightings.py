@@ -154,4 +154,5 @@ class Observed:
             on_gradient(tensor, functools.partial(self._see_gradient, call, leaf))
 
     def _see_gradient(self, call: ModuleCall, leaf: str, gradient: torch.Tensor) -> None:
-        self._see(Sighting("gradient", call, gradient, leaf))
+        """Not the whole gradient where the graph that returns the tensor reads it too."""
+        self._see(Sighting("gradient", call, gradient, leaf, firm=False))

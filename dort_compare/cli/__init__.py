@@ -9,6 +9,7 @@ import click
 
 from dort_compare.cli.bisect import bisect
 from dort_compare.cli.check import check
+from dort_compare.cli.diff import diff
 from dort_compare.cli.llama import llama
 from dort_compare.cli.repro import repro
 from dort_compare.errors import DortError
@@ -25,6 +26,7 @@ def commands() -> None:
 
 commands.add_command(bisect)
 commands.add_command(check)
+commands.add_command(diff)
 commands.add_command(llama)
 commands.add_command(repro)
 

@@ -11,7 +11,7 @@ from torch import nn
 from dort_compare.align.sightings import Observed, RunGraph, Sighting
 from dort_compare.backends import DebugBackend
 from dort_compare.measure.module_matches import Matches
-from dort_compare.measure.modules import ModuleRow, module_rows, without_a_stray
+from dort_compare.measure.modules import ModuleRow, module_rows
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
@@ -103,8 +103,8 @@ class Tracing:
 
     def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
         """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""
-        rows = module_rows(self._matches, self._in_eager, self._in_graphs)
-        return without_a_stray(rows) if all(row.ok for row in traced) else rows
+        departs = not all(row.ok for row in traced)
+        return module_rows(self._matches, self._in_eager, self._in_graphs, departs)
 
     def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, ModuleCalls]:
         observed = Observed(self._model, run, see)

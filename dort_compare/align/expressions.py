@@ -1,0 +1,99 @@
+"""What a node computes, in words that two models share: operator, attributes, and which value each operand is."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+
+import onnx
+
+from dort_compare.trace.dataflow import Dataflow, Node, bodies
+
+COMMUTATIVE = frozenset(
+    ["Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
+)
+VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"])
+"""Operators that keep the order of elements; Expand, where it makes none."""
+RANDOM = frozenset(
+    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
+)
+
+
+def operator_of(node: Node) -> tuple[str, str]:
+    """Domain and type."""
+    domain = node.proto.domain
+    return ("" if domain == "ai.onnx" else domain), node.proto.op_type
+
+
+def attributes_of(node: Node, flow: Dataflow) -> Hashable:
+    """Attributes, those that are left out at their defaults; bodies with names that do not depend on the model's."""
+    domain, op_type = operator_of(node)
+    names = (domain,) if domain else ("", "ai.onnx")
+    version = next((opset.version for opset in flow.proto.opset_import if opset.domain in names), 1)
+    given = {a.name: a for a in node.proto.attribute}
+    found = {**_defaults(op_type, version, domain), **{name: _content(a) for name, a in given.items()}}
+    captured = list(node.operands[len(node.proto.input) :])
+    body = tuple(_body(graph, {}, captured) for graph in bodies(node.proto))
+    return tuple(sorted((name, content) for name, content in found.items() if content)), body
+
+
+@functools.lru_cache(maxsize=1024)
+def _defaults(op_type: str, version: int, domain: str) -> Mapping[str, bytes]:
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {name: _content(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+
+
+def _content(attribute: onnx.AttributeProto) -> bytes:
+    """The value alone; nothing for a body, which is read apart."""
+    if attribute.HasField("g") or attribute.graphs:
+        return b""
+    if attribute.HasField("t"):
+        return _tensor(attribute.t)
+    bare = onnx.AttributeProto()
+    bare.CopyFrom(attribute)
+    for note in ("name", "doc_string", "type"):
+        bare.ClearField(note)
+    return bare.SerializeToString(deterministic=True) or b"0"
+
+
+def _tensor(tensor: onnx.TensorProto) -> bytes:
+    values = onnx.numpy_helper.to_array(tensor)
+    header = f"{tensor.data_type}{values.shape}".encode()
+    return hashlib.blake2b(header + values.tobytes(), digest_size=16).digest()
+
+
+def _body(graph: onnx.GraphProto, outer: Mapping[str, str], captured: Sequence[str]) -> Hashable:
+    """A body with its values numbered; what it reads from outside by its place among the operands of the node."""
+    names = dict(outer)
+
+    def word(name: str) -> str:
+        return names[name] if name in names else f"outside {captured.index(name)}" if name in captured else name
+
+    def own(name: str) -> None:
+        names[name] = f"{len(outer)}.{len(names)}" if name else ""
+
+    for value in graph.input:
+        own(value.name)
+    for tensor in graph.initializer:
+        names[tensor.name] = _tensor(tensor).hex()
+    nodes = []
+    for node in graph.node:
+        read = tuple(map(word, node.input))
+        inner = tuple(_body(each, names, captured) for each in bodies(node))
+        attributes = tuple(sorted((a.name, _content(a)) for a in node.attribute))
+        nodes.append((node.domain, node.op_type, read, len(node.output), attributes, inner))
+        for name in node.output:
+            own(name)
+    return tuple(nodes), tuple(word(value.name) for value in graph.output)
+
+
+def is_transparent(node: Node) -> bool:
+    """Whether the first result is the first operand, in another dtype of the same kind perhaps."""
+    op_type = node.proto.op_type
+    if op_type == "Dropout":
+        return len([name for name in node.operands if name]) < 3
+    return op_type in ("Identity", "Cast", "CastLike")

@@ -1,0 +1,226 @@
+"""What two models are fed: one value for each pair of inputs, given or drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
+
+from dort_compare.errors import UsageError
+from dort_compare.trace.dataflow import Dataflow
+from dort_compare.trace.execution import constant
+
+SIZE = 4
+"""Of a dimension that the model leaves open."""
+_LIMIT = 2**31  # elements
+_PASSES_ON = frozenset(["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Flatten"])
+_WORD = re.compile(r"[a-zA-Z]+|\d+")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``pairs``: names of inputs that get the same value. ``values``: by name, for the first and the second model.
+    ``origins``: in words, where the values come from."""
+
+    pairs: tuple[tuple[str, str], ...]
+    values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+    origins: tuple[str, ...]
+
+
+def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
+    """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
+    holds itself, else random ones.
+
+    Raises UsageError where ``given`` lacks an input, holds one that no model has, or of another dtype or shape; and
+    where an input is no tensor or too large to be drawn.
+    """
+    flows = first, second
+    for flow in flows:
+        _check_tensors(flow)
+    known = {*first.inputs, *second.inputs}
+    for name in given or {}:
+        if name not in known:
+            raise UsageError(
+                f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
+            )
+    pairs = _paired(first, second)
+    values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]] = ({}, {})
+    origins = _take_given(flows, pairs, given or {}, values)
+    origins += _take_constants(flows, pairs, values)
+    generator = torch.Generator().manual_seed(seed)
+    missing = [n for flow, had in zip(flows, values, strict=True) for n in flow.inputs if n not in had]
+    if given is not None and missing:
+        raise UsageError(f"the inputs hold nothing for {missing[0]!r}; they must hold every input of the models")
+    drawn = 0
+    for one, other in [*pairs, *((n, "") for n in first.inputs), *(("", n) for n in second.inputs)]:
+        if (one and one in values[0]) or (other and other in values[1]):
+            continue
+        drawn += 1
+        value = _draw(first, one, generator) if one else _draw(second, other, generator)
+        values[0].update({one: value} if one else {})
+        values[1].update({other: value} if other else {})
+    if drawn:
+        origins.append(f"{drawn} random, seed {seed}")
+    return Inputs(tuple(pairs), values, tuple(origins))
+
+
+def _paired(first: Dataflow, second: Dataflow) -> list[tuple[str, str]]:
+    """Inputs of one name and type, then those of one type in order."""
+    pairs = [(name, name) for name in first.inputs if name in second.inputs and _is_like(first, name, second, name)]
+    taken = {name for name, _ in pairs}
+    rest = [name for name in second.inputs if name not in taken]
+    for one in (name for name in first.inputs if name not in taken):
+        other = next((name for name in rest if _is_like(first, one, second, name)), None)
+        if other is not None:
+            rest.remove(other)
+            pairs.append((one, other))
+    return pairs
+
+
+def _is_like(first: Dataflow, one: str, second: Dataflow, other: str) -> bool:
+    (dtype, shape), (dtype_2, shape_2) = _declared(first, one), _declared(second, other)
+    if dtype != dtype_2 or shape is None or shape_2 is None:
+        return dtype == dtype_2
+    return len(shape) == len(shape_2) and all(a == b or None in (a, b) for a, b in zip(shape, shape_2, strict=True))
+
+
+def _declared(flow: Dataflow, name: str) -> tuple[int, list[int | None] | None]:
+    kind = flow.inputs[name].type.tensor_type
+    if not kind.HasField("shape"):
+        return kind.elem_type, None
+    return kind.elem_type, [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+
+
+def _check_tensors(flow: Dataflow) -> None:
+    for name, value in flow.inputs.items():
+        if name in flow.opaque or not value.type.tensor_type.elem_type:
+            raise UsageError(f"{flow.title}: input {name!r} is no numeric tensor; such models are not compared")
+
+
+Values = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+
+
+def _take_given(
+    flows: tuple[Dataflow, Dataflow],
+    pairs: Iterable[tuple[str, str]],
+    given: Mapping[str, torch.Tensor],
+    values: Values,
+) -> list[str]:
+    partners = dict(pairs), {second: first for first, second in pairs}
+    for flow, partner, target in zip(flows, partners, values, strict=True):
+        for name in flow.inputs:
+            source = name if name in given else partner.get(name)
+            if source is not None and source in given:
+                target[name] = _checked(flow, name, given[source])
+    return [f"{len(given)} given"] if given else []
+
+
+def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    element, shape = _declared(flow, name)
+    wanted = _dtype(flow, name, element)
+    fits = shape is None or (
+        len(shape) == tensor.ndim and all(a in (None, b) for a, b in zip(shape, tensor.shape, strict=True))
+    )
+    if tensor.dtype != wanted or not fits:
+        declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
+        raise UsageError(
+            f"{flow.title}: input {name!r} takes {_name(wanted)} {declared}, "
+            f"and {_name(tensor.dtype)} {'x'.join(map(str, tensor.shape)) or 'scalar'} is given"
+        )
+    return tensor.contiguous()
+
+
+def _dtype(flow: Dataflow, name: str, element: int) -> torch.dtype:
+    try:
+        return to_torch_dtype(ir.DataType(element))
+    except (ValueError, KeyError, TypeError):
+        kind = onnx.TensorProto.DataType.Name(element)
+        raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have") from None
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: Values) -> list[str]:
+    """For inputs that the other model has no input for: its constants of the same type, by the words of their names."""
+    origins = []
+    for taking, holding, paired, target in (
+        (flows[0], flows[1], {one for one, _ in pairs}, values[0]),
+        (flows[1], flows[0], {other for _, other in pairs}, values[1]),
+    ):
+        left = [name for name in taking.inputs if name not in paired and name not in target]
+        matched = _by_type_and_name(left, taking, holding)
+        target.update({name: constant(holding, source) for name, source in matched.items()})
+        if matched:
+            origins.append(f"{len(matched)} of {taking.title} from the constants of {holding.title}")
+    return origins
+
+
+def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> dict[str, str]:
+    stock: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
+    for source, tensor in holding.constants.items():
+        stock.setdefault((tensor.data_type, tuple(tensor.dims)), []).append(source)
+    found = {}
+    for name in names:
+        element, shape = _declared(taking, name)
+        choices = stock.get((element, tuple(shape or ())), [])
+        if not choices:
+            continue
+        found[name] = max(choices, key=lambda source: _shared_words(name, source))
+        if len(choices) > 1 and not _shared_words(name, found[name]):
+            raise UsageError(
+                f"{taking.title}: input {name!r} may be any of {len(choices)} constants "
+                f"of {holding.title}; give --inputs"
+            )
+        choices.remove(found[name])
+    return found
+
+
+def _shared_words(one: str, other: str) -> float:
+    words = set(_WORD.findall(one.lower())), set(_WORD.findall(other.lower()))
+    return len(words[0] & words[1]) / max(len(words[0] | words[1]), 1)
+
+
+def _draw(flow: Dataflow, name: str, generator: torch.Generator) -> torch.Tensor:
+    element, shape = _declared(flow, name)
+    sizes = [SIZE if size is None else size for size in shape or []]
+    if math.prod(sizes) > _LIMIT or min(sizes, default=0) < 0:
+        declared = "x".join(map(str, sizes))
+        raise UsageError(
+            f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
+        )
+    dtype = _dtype(flow, name, element)
+    if dtype == torch.bool:
+        return torch.randint(2, sizes, generator=generator).bool()
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(sizes, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randint(_rows(flow, name), sizes, generator=generator).to(dtype)
+
+
+def _rows(flow: Dataflow, name: str) -> int:
+    """How many rows the tables have that an integer input picks from; 2 where it picks from none."""
+    found, todo, seen = [], [name], {name}
+    while todo:
+        for node, slot in flow.readers.get(todo.pop(), ()):
+            op_type = node.proto.op_type
+            if op_type == "Gather" and slot == 1:
+                axis = next((a.i for a in node.proto.attribute if a.name == "axis"), 0)
+                shape = _shape(flow, node.operands[0])
+                found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
+            elif op_type in _PASSES_ON and slot == 0:
+                todo += [result for result in node.results if result not in seen]
+                seen.update(node.results)
+    return max(1, min((size for size in found if size), default=2))
+
+
+def _shape(flow: Dataflow, name: str) -> list[int | None]:
+    if name in flow.constants:
+        return list(flow.constants[name].dims)
+    return _declared(flow, name)[1] or [] if name in flow.inputs else []

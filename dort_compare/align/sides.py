@@ -1,0 +1,146 @@
+"""One of two models to be paired: its values with their sketches, and a number for what each of them is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from dort_compare.align.content import Sketch
+from dort_compare.align.expressions import COMMUTATIVE, RANDOM, VIEWS, attributes_of, is_transparent, operator_of
+from dort_compare.trace.dataflow import Dataflow, Node
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """A model and what one execution of it left: a sketch of every numeric tensor, constants and inputs included."""
+
+    flow: Dataflow
+    sketches: Mapping[str, Sketch]
+
+    def values(self) -> Iterable[str]:
+        """Every value that has a sketch: inputs, constants, results in order of execution."""
+        results = (name for node in self.flow.nodes for name in node.results)
+        return (n for n in (*self.flow.inputs, *self.flow.constants, *results) if n in self.sketches)
+
+    def node(self, name: str) -> Node | None:
+        """What makes a value; None for inputs and constants."""
+        return self.flow.producer[name][0] if name in self.flow.producer else None
+
+    def op_type(self, name: str) -> str:
+        node = self.node(name)
+        return node.proto.op_type if node else ""
+
+    def halves(self) -> frozenset[str]:
+        """The values that went through a half-precision dtype."""
+        found = {name for name, sketch in self.sketches.items() if sketch.dtype in _HALVES}
+        for node in self.flow.nodes:
+            if any(name in found for name in node.operands):
+                found.update(node.results)
+        return frozenset(found)
+
+
+@dataclass(eq=False)
+class Numbers:
+    """One number for each expression, whichever model it stands in: equal numbers, equal values, if nothing departs.
+
+    An expression is an operator with its attributes and the numbers of its operands, in order unless the operator
+    commutes. Identity, casts within a kind and reshapes back to the first shape are what they are made from.
+    """
+
+    _table: dict[Hashable, int] = field(default_factory=dict)
+    _roots: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    _next: Iterable[int] = field(default_factory=itertools.count)
+
+    def fresh(self) -> int:
+        """A number that nothing else has."""
+        return next(iter(self._next))
+
+    def of(self, key: Hashable) -> int:
+        """The number of an expression."""
+        if key not in self._table:
+            self._table[key] = self.fresh()
+        return self._table[key]
+
+    def view(self, number: int, shape: tuple[int, ...], new_shape: tuple[int, ...]) -> int:
+        """The number of a value of ``shape`` in a new shape."""
+        root, first_shape = self._roots.get(number, (number, shape))
+        if new_shape == first_shape:
+            return root
+        found = self.of(("view", root, new_shape))
+        self._roots[found] = root, first_shape
+        return found
+
+    def root(self, number: int) -> int:
+        """The number of what a view shows; the number itself for everything else."""
+        return self._roots[number][0] if number in self._roots else number
+
+    def of_constant(self, sketch: Sketch, content: Hashable) -> int:
+        """The number of a constant: dtype does not matter, nor the shape of a single element."""
+        shape = sketch.shape if sketch.group[1] != 1 else ()
+        return self.of(("constant", sketch.kind, shape, content))
+
+    def of_small_integers(self, sketch: Sketch) -> int:
+        return self.of(("constant", "int", sketch.shape if sketch.group[1] != 1 else (), sketch.exact))
+
+
+class Numbered:
+    """The numbers of the values of one side, as far as they are known."""
+
+    def __init__(self, side: Side, numbers: Numbers) -> None:
+        self.side = side
+        self.numbers = numbers
+        self.of: dict[str, int] = {}
+        self._attributes: dict[int, Hashable] = {}
+
+    def attributes(self, node: Node) -> Hashable:
+        if node.index not in self._attributes:
+            self._attributes[node.index] = attributes_of(node, self.side.flow)
+        return self._attributes[node.index]
+
+    def root(self, name: str) -> int | None:
+        """The number of a value, whatever its shape; None where it is not known."""
+        number = self.of.get(name)
+        return None if number is None else self.numbers.root(number)
+
+    def is_passage(self, name: str) -> bool:
+        """Whether a value has the elements of the first operand of its node, in another shape or dtype perhaps."""
+        node = self.side.node(name)
+        if node is None or name != node.results[0] or not (is_transparent(node) or node.proto.op_type in VIEWS):
+            return False
+        sketches = self.side.sketches
+        return node.operands[0] in sketches and sketches[node.operands[0]].group == sketches[name].group
+
+    def readers(self, name: str) -> list[tuple[Node, int]]:
+        """Who reads a value, itself or in another shape: node and which operand."""
+        found, todo = [], [name]
+        while todo:
+            for node, slot in self.side.flow.readers.get(todo.pop(), ()):
+                if slot == 0 and self.is_passage(node.results[0]):
+                    todo.append(node.results[0])
+                else:
+                    found.append((node, slot))
+        return found
+
+    def operands(self, node: Node) -> tuple[int | None, ...]:
+        """The numbers of what a node reads; None for what is left out or not known."""
+        return tuple(self.of.get(name) for name in node.operands)
+
+    def expression(self, name: str) -> int | None:
+        """The number of a result by how it is computed; None where an operand has none or chance decides."""
+        node, slot = self.side.flow.producer[name]
+        operands = self.operands(node)
+        sketches = self.side.sketches
+        if node.proto.op_type in RANDOM or any(n and o is None for n, o in zip(node.operands, operands, strict=True)):
+            return None
+        if self.is_passage(name) and operands[0] is not None:
+            return self.numbers.view(operands[0], sketches[node.operands[0]].shape, sketches[name].shape)
+        if node.proto.op_type in COMMUTATIVE:
+            operands = tuple(sorted(number for number in operands if number is not None))
+        while operands and operands[-1] is None:
+            operands = operands[:-1]
+        return self.numbers.of((operator_of(node), self.attributes(node), operands, slot))

@@ -1,0 +1,122 @@
+"""Compares two ONNX models that share no names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import torch
+
+from dort_compare.align.content import Sketch, sketch
+from dort_compare.align.inputs import Inputs, make_inputs
+from dort_compare.align.pairing import Pair, Pairing
+from dort_compare.align.sides import Side
+from dort_compare.dump.model_file import read_model
+from dort_compare.errors import UsageError
+from dort_compare.measure.departures import effectless
+from dort_compare.measure.diff_verdict import findings
+from dort_compare.measure.lockstep import Lockstep, Met
+from dort_compare.measure.value_rows import Judge, ValueRow
+from dort_compare.report.diff import Diff
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings
+from dort_compare.trace.dataflow import Dataflow
+from dort_compare.trace.engine import Engine, EngineName, ort_engine, reference_engine
+from dort_compare.trace.execution import streamed
+
+_ROUNDS = 3
+Model = onnx.ModelProto | str | Path
+
+
+def diff(
+    first: Model,
+    second: Model,
+    inputs: Mapping[str, torch.Tensor] | None = None,
+    *,
+    seed: int = 0,
+    engine: EngineName = "ort",
+    provider: ProviderSpec = "cpu",
+) -> Diff:
+    """Pairs the values of two ONNX models by dataflow and content and says which is the first that departs.
+
+    ``first`` is what ``second`` is held against; both run without optimizations. ``inputs``: tensors by input name, of
+    either model; None for random ones (``seed``). ``engine``: "ort" (ONNX Runtime, on ``provider``) or "reference".
+
+    Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
+    ExecutionError where an engine refuses a model or fails.
+    """
+    flows = _flow(first, "first"), _flow(second, "second")
+    engines = _engine(engine, provider), _engine(engine, provider)
+    fed = make_inputs(*flows, inputs, seed)
+    sides = tuple(_side(flow, values, run) for flow, values, run in zip(flows, fed.values, engines, strict=True))
+    refused: frozenset[tuple[str, str]] = frozenset()
+    forced: dict[str, Sketch] = {}
+    known: set[tuple[str, str]] = set()
+    rows: list[ValueRow] = []
+    for _ in range(_ROUNDS):
+        second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
+        kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
+        pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()
+        names = {(pair.first, pair.second) for pair in pairs}
+        if names == known:
+            break
+        rows, forced = _measured(sides[0], sides[1], pairs, engines, fed)
+        known, refused = names, refused | effectless(sides[1], rows)
+    return Diff(findings(sides[0], sides[1], rows, _outputs(*sides)), fed.origins)
+
+
+def _is_kept(row: ValueRow) -> bool:
+    """Whether later pairs rest on it: what was computed behind it presumes it."""
+    return row.pair.how == "place" or (row.status == "departs" and row.pair.how in ("dataflow", "constant"))
+
+
+def _flow(model: Model, title: str) -> Dataflow:
+    if isinstance(model, onnx.ModelProto):
+        return Dataflow.of(model, title)
+    return Dataflow.of(read_model(Path(model), beside=True), str(model))
+
+
+def _engine(name: EngineName, provider: ProviderSpec) -> Engine:
+    if name == "reference":
+        return reference_engine
+    if name != "ort":
+        raise UsageError(f"unknown engine {name!r}; choose ort or reference")
+    return ort_engine(SessionSettings(providers=(provider,)).resolved_providers())
+
+
+def _side(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) -> Side:
+    return Side(flow, {name: sketch(tensor) for name, tensor in streamed(flow, inputs, engine)})
+
+
+def _outputs(first: Side, second: Side) -> list[tuple[str, str]]:
+    """Outputs by name, then in order among those of one size."""
+    ours = [name for name in second.flow.outputs if name in second.sketches]
+    theirs = [name for name in first.flow.outputs if name in first.sketches]
+    pairs = [(name, name) for name in theirs if name in ours and _is_like(first, name, second, name)]
+    taken = {name for name, _ in pairs}
+    ours = [name for name in ours if name not in taken]
+    for name in (name for name in theirs if name not in taken):
+        like = [other for other in ours if _is_like(first, name, second, other)]
+        if like:
+            ours.remove(like[0])
+            pairs.append((name, like[0]))
+    return pairs
+
+
+def _is_like(first: Side, name: str, second: Side, other: str) -> bool:
+    return first.sketches[name].group == second.sketches[other].group
+
+
+def _measured(
+    first: Side, second: Side, pairs: list[Pair], engines: tuple[Engine, Engine], fed: Inputs
+) -> tuple[list[ValueRow], dict[str, Sketch]]:
+    """A row for each pair, and sketches of what the second model's other values are on the first one's operands."""
+    judge, rows, forced = Judge(first, second, pairs), [], {}
+    for found in Lockstep(first, second, pairs, engines).run(fed.values):
+        if isinstance(found, Met):
+            rows.append(judge.row(found))
+        else:
+            forced[found[0]] = sketch(found[1])
+    place = {pair: i for i, pair in enumerate(pairs)}
+    return sorted(rows, key=lambda row: place[row.pair]), forced

@@ -1,0 +1,146 @@
+"""The result of a comparison of two ONNX models, and its forms: text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dort_compare.measure.diff_verdict import Cause, Findings
+from dort_compare.measure.value_rows import ValueRow
+from dort_compare.measure.verdict import Judgement
+from dort_compare.report.report import check_writable
+from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
+
+SCHEMA = 1
+_SHOWN = 5
+_WORDS = {
+    "equal": "equal",
+    "noise": "within rounding",
+    "inherits": "inherit a difference",
+    "departs": "depart",
+    "random": "drawn at random",
+}
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What a comparison of two ONNX models found.
+
+    verdict: "agree" or "diverge". first_departure: None, or the first value of the second model, in order of
+    execution, that departs on the first one's operands. rows: one for each pair. unpaired: values of either model
+    without a partner. inputs: where the inputs came from.
+    """
+
+    findings: Findings
+    inputs: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Judgement:
+        return self.findings.verdict
+
+    @property
+    def first_departure(self) -> Cause | None:
+        return self.findings.causes[0] if self.findings.causes else None
+
+    @property
+    def rows(self) -> tuple[ValueRow, ...]:
+        return self.findings.rows
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, everything: bool = False) -> str:
+        """The verdict, the causes, the counts; with ``everything``, every pair and every value without one."""
+        return "\n".join(_lines(self, everything))
+
+    def as_json(self) -> dict[str, Any]:
+        """As strict JSON, infinity as the string "inf"."""
+        found = self.findings
+        return {
+            "schema": SCHEMA,
+            "verdict": found.verdict,
+            "reason": found.reason,
+            "models": list(found.titles),
+            "inputs": list(self.inputs),
+            "departures": [cause.to_json() for cause in found.causes],
+            "rows": [row.to_json() for row in found.rows],
+            "unpaired": [vars(value) for value in found.unpaired],
+            "notes": list(found.notes),
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
+        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
+        check_writable(path)
+        Path(path).write_text(text + "\n")
+
+
+def _lines(diff: Diff, everything: bool) -> Iterator[str]:
+    found = diff.findings
+    first = diff.first_departure
+    place = f"{_named(first.row)}: " if first else ""
+    yield printable(f"{found.verdict}: {place}{found.reason}")
+    yield printable(f"first {found.titles[0]}, second {found.titles[1]}; inputs: {', '.join(diff.inputs) or 'none'}")
+    for cause in found.causes[: None if everything else _SHOWN]:
+        yield ""
+        yield from map(printable, _cause_lines(cause))
+    if len(found.causes) > _SHOWN and not everything:
+        yield f"\n... and {len(found.causes) - _SHOWN} more that depart; --all shows them"
+    yield ""
+    statuses = Counter(row.status for row in found.rows)
+    yield "pairs: " + (", ".join(f"{n} {_WORDS[s]}" for s, n in statuses.items()) or "none")
+    guessed = sum(row.pair.how == "guess" for row in found.rows)
+    if guessed:
+        yield f"{guessed} of them are guesses: equal elements that prove little"
+    for model in ("first", "second"):
+        reasons = Counter(_kind(value.reason) for value in found.unpaired if value.model == model)
+        if reasons:
+            yield f"unpaired in the {model}: " + ", ".join(f"{n} {reason}" for reason, n in reasons.items())
+    yield from map(printable, found.notes)
+    if everything:
+        yield from _tables(found)
+
+
+def _named(row: ValueRow) -> str:
+    made = f" ({row.op_types[1]})" if row.op_types[1] else ""
+    return f"{row.pair.second!r}{made}"
+
+
+def _cause_lines(cause: Cause) -> Iterator[str]:
+    row = cause.row
+    yield f"departs: {_named(row)}, paired with {row.pair.first!r} by {row.pair.how}: {cause.reason}"
+    for model, nodes in zip(("first", "second"), cause.nodes, strict=True):
+        if nodes:
+            more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+            yield f"  made in the {model} by: {', '.join(nodes[-_SHOWN:])}{more}"
+    for operand in cause.operands:
+        if operand.name:
+            yield f"  reads {operand.name!r}: " + (
+                f"{operand.status}, {operand.partner!r}" if operand.partner else "unpaired"
+            )
+
+
+def _kind(reason: str) -> str:
+    """A reason without the name of the value that it leads to."""
+    return "steps where the other has other steps" if reason.startswith("a step") else reason
+
+
+def _tables(found: Findings) -> Iterator[str]:
+    pairs = new_table("status", "how", "first", "op", "second", "op", "dtype", "shape", "inherited", "local", "noise")
+    for row in found.rows:
+        ends = (row.pair.first, row.op_types[0], row.pair.second, row.op_types[1])
+        local = max_abs(row.local) if row.local else ""
+        numbers = (max_abs(row.inherited), local, number(row.noise_floor))
+        pairs.add_row(row.status, row.pair.how, *ends, row.dtypes[1], shape_text(row.shapes[1]), *numbers)
+    yield ""
+    yield rendered(pairs)
+    if found.unpaired:
+        rest = new_table("model", "value", "op", "reason")
+        for value in found.unpaired:
+            rest.add_row(value.model, value.name, value.op_type, value.reason)
+        yield ""
+        yield rendered(rest)

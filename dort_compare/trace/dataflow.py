@@ -1,0 +1,204 @@
+"""An ONNX model as dataflow: nodes, what they read and make, whatever the names are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import inliner
+
+from dort_compare.errors import UsageError
+
+Graph = onnx.GraphProto | onnx.FunctionProto
+_STRING = onnx.TensorProto.STRING
+_MAKES_SEQUENCES = ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap"]
+_MAKES_STRINGS = ["StringConcat", "StringNormalizer", "StringSplit"]
+_MAKES_OPAQUE = frozenset([*_MAKES_SEQUENCES, "SplitToSequence", "Optional", *_MAKES_STRINGS])
+_HANDS_ON = frozenset(["Identity", "Reshape", "Gather", "Concat", "Squeeze", "Unsqueeze", "Transpose", "Slice"])
+_CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node; ``operands`` are its inputs by position ("" where left out), then what its bodies read from outside."""
+
+    index: int
+    proto: onnx.NodeProto
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+
+    @property
+    def has_body(self) -> bool:
+        return any(attribute.HasField("g") or attribute.graphs for attribute in self.proto.attribute)
+
+
+@dataclass(eq=False)
+class Dataflow:
+    """A model, its local functions inlined, its ``Constant`` nodes among the constants.
+
+    nodes      in an order in which they can run
+    constants  initializers and constants by name
+    producer   by value name, the node that makes it and which of its results it is
+    readers    by value name, the nodes that read it and as which operand
+    opaque     values that are no numeric tensors: sequences, optionals, strings
+    calls      names of local functions that could not be inlined
+    """
+
+    title: str
+    proto: onnx.ModelProto
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    inputs: dict[str, onnx.ValueInfoProto] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+    producer: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    readers: dict[str, list[tuple[Node, int]]] = field(default_factory=dict)
+    opaque: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, title: str) -> Dataflow:
+        """Reads a model; ``title`` names it in errors. Raises UsageError where it is no legal graph."""
+        flow = cls(title, _inlined(model, title))
+        graph = flow.proto.graph
+        if graph.sparse_initializer:
+            raise UsageError(f"{title} holds sparse initializers, which are not read; make them dense")
+        for tensor in graph.initializer:
+            flow._add_constant(tensor.name, tensor)
+        for value in graph.input:
+            if value.name not in flow.constants:
+                flow.inputs[value.name] = value
+        flow.opaque = {v.name for v in (*graph.input, *graph.value_info, *graph.output) if _is_opaque(v)}
+        for proto in graph.node:
+            flow._add(proto)
+        flow.outputs = [value.name for value in graph.output]
+        flow._check_known(flow.outputs, "outputs")
+        if not flow.nodes or not flow.outputs:
+            raise UsageError(f"{title} holds no graph; give an ONNX model")
+        flow.calls = sorted({f.name for f in flow.proto.functions})
+        return flow
+
+    def _add(self, proto: onnx.NodeProto) -> None:
+        constant = _constant(proto)
+        if constant is not None:
+            self._add_constant(proto.output[0], constant)
+            return
+        captured = dict.fromkeys(name for body in bodies(proto) for name in _free(body))
+        operands = (*proto.input, *(name for name in captured if name not in proto.input))
+        self._check_known(filter(None, operands), f"node {proto.name!r} ({proto.op_type})")
+        node = Node(len(self.nodes), proto, operands, tuple(proto.output))
+        self.nodes.append(node)
+        for slot, name in enumerate(node.results):
+            if name:
+                self._check_new(name)
+                self.producer[name] = (node, slot)
+        for slot, name in enumerate(operands):
+            if name:
+                self.readers.setdefault(name, []).append((node, slot))
+        self.opaque.update(_opaque_results(node, self.opaque))
+
+    def _add_constant(self, name: str, tensor: onnx.TensorProto) -> None:
+        self._check_new(name)
+        self.constants[name] = tensor
+        if tensor.data_type == _STRING:
+            self.opaque.add(name)
+
+    def _check_new(self, name: str) -> None:
+        if name in self.producer or name in self.constants or name in self.inputs:
+            raise UsageError(f"{self.title} makes {name!r} twice; it is no valid model")
+
+    def _check_known(self, names: Iterable[str], reader: str) -> None:
+        for name in names:
+            if name not in self.producer and name not in self.constants and name not in self.inputs:
+                raise UsageError(
+                    f"{self.title}: {reader} reads {name!r}, which nothing before it makes; it is no valid model"
+                )
+
+    def tensors_of(self, node: Node) -> Iterator[str]:
+        """The results of a node that are numeric tensors."""
+        return (name for name in node.results if name and name not in self.opaque)
+
+    def with_opaque(self, nodes: Sequence[Node]) -> list[Node]:
+        """The nodes and those that make what is no tensor for them, in order: such values live in one session only."""
+        found = {node.index: node for node in nodes}
+        todo = list(nodes)
+        while todo:
+            for name in todo.pop().operands:
+                if name in self.opaque and name in self.producer:
+                    maker, _ = self.producer[name]
+                    if maker.index not in found:
+                        found[maker.index] = maker
+                        todo.append(maker)
+        return [found[i] for i in sorted(found)]
+
+    def reads(self, node: Node) -> set[str]:
+        """The tensors that running ``node`` takes, those behind its opaque operands included; constants left out."""
+        return {
+            name
+            for each in self.with_opaque([node])
+            for name in each.operands
+            if name and name not in self.opaque and name not in self.constants
+        }
+
+
+def bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs among the attributes of a node."""
+    for attribute in proto.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _free(body: onnx.GraphProto) -> Iterator[str]:
+    """What a body reads from outside, in order."""
+    own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+    for node in body.node:
+        read = (*node.input, *(name for inner in bodies(node) for name in _free(inner)))
+        yield from (name for name in read if name and name not in own)
+        own.update(node.output)
+    yield from (value.name for value in body.output if value.name not in own)
+
+
+def _inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
+    if not model.functions:
+        return model
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
+        raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
+
+
+def _constant(proto: onnx.NodeProto) -> onnx.TensorProto | None:
+    if proto.op_type != "Constant" or proto.domain not in ("", "ai.onnx") or len(proto.attribute) != 1:
+        return None
+    attribute = proto.attribute[0]
+    if attribute.name == "value":
+        return attribute.t
+    if attribute.name not in _CONSTANT_LISTS:
+        return None
+    value = onnx.helper.get_attribute_value(attribute)
+    many = isinstance(value, (list, tuple))
+    values = list(value) if many else [value]
+    return onnx.helper.make_tensor("", _CONSTANT_LISTS[attribute.name], [len(values)] if many else [], values)
+
+
+def _is_opaque(value: onnx.ValueInfoProto) -> bool:
+    kind = value.type.WhichOneof("value")
+    return kind not in (None, "tensor_type") or value.type.tensor_type.elem_type == _STRING
+
+
+def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
+    proto = node.proto
+    if proto.op_type in _MAKES_OPAQUE or _casts_to_string(proto):
+        return set(node.results)
+    if proto.op_type in _HANDS_ON and node.operands[0] in opaque:
+        return set(node.results)
+    found: set[str] = set()
+    for body in bodies(proto):
+        made = body.output[-len(node.results) :]
+        found.update(name for name, value in zip(node.results, made, strict=False) if _is_opaque(value))
+    return found
+
+
+def _casts_to_string(proto: onnx.NodeProto) -> bool:
+    return proto.op_type == "Cast" and any(a.name == "to" and a.i == _STRING for a in proto.attribute)

@@ -1,0 +1,142 @@
+"""What runs a part of an ONNX model: ONNX Runtime, or the evaluator of the onnx package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import torch
+from onnx.reference import ReferenceEvaluator
+
+from dort_compare.errors import DortError, ExecutionError
+from dort_compare.runtime.constants import as_torch
+from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.session import make_session
+from dort_compare.trace.dataflow import Dataflow, Node
+
+EngineName = Literal["ort", "reference"]
+_AS_IT_IS = SessionSettings(
+    session_options={
+        "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        "log_severity_level": 4,
+        "session.intra_op.allow_spinning": "0",  # idle threads that spin take the cores from torch's
+    }
+)
+
+
+class Engine(Protocol):
+    """Runs a model on tensors and returns the values named, on the CPU."""
+
+    def __call__(
+        self, model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]
+    ) -> list[torch.Tensor]: ...
+
+
+def ort_engine(providers: Sequence[Provider]) -> Engine:
+    """ONNX Runtime without optimizations; where it lacks bfloat16 kernels, float32 and casts around them."""
+    on_cuda = any("CUDA" in name for name, _ in providers)
+    device = torch.device("cuda" if on_cuda else "cpu")
+
+    def run(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]) -> list[torch.Tensor]:
+        try:
+            session = make_session(model, _AS_IT_IS, providers)
+        except ExecutionError:
+            if not _holds_bfloat16(model, feeds):
+                raise
+            for i, node in enumerate(model.graph.node):
+                node.name = f"node{i}"
+            typed = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+            session = make_session(with_kernels(typed, providers), _AS_IT_IS, providers)
+        found = session.run({name: t.to(device) for name, t in feeds.items()}, dict.fromkeys(wanted, device))
+        return [tensor.cpu() for tensor in found]
+
+    return run
+
+
+def reference_engine(
+    model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]
+) -> list[torch.Tensor]:
+    """onnx.reference.ReferenceEvaluator: plain numpy, slow, and no code that it shares with ONNX Runtime."""
+    try:
+        with np.errstate(all="ignore"):
+            found = ReferenceEvaluator(model).run(list(wanted), {name: _as_numpy(t) for name, t in feeds.items()})
+        return [as_torch(ir.tensor(np.asarray(value))) for value in found]
+    except Exception as problem:  # noqa: BLE001  (the kernels raise whatever numpy raises)
+        text = " ".join(str(problem).split())
+        raise ExecutionError(f"the reference evaluator failed: {text or type(problem).__name__}") from None
+
+
+def _as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(ir.DataType.BFLOAT16.numpy())
+    return tensor.contiguous().numpy()
+
+
+def _holds_bfloat16(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor]) -> bool:
+    constants = any(t.data_type == onnx.TensorProto.BFLOAT16 for t in model.graph.initializer)
+    casts = any(
+        attribute.name in ("to", "dtype") and attribute.i == onnx.TensorProto.BFLOAT16
+        for node in model.graph.node
+        for attribute in node.attribute
+    )
+    return constants or casts or any(tensor.dtype == torch.bfloat16 for tensor in feeds.values())
+
+
+def run_nodes(
+    engine: Engine,
+    flow: Dataflow,
+    nodes: Sequence[Node],
+    known: Mapping[str, torch.Tensor],
+    wanted: Sequence[str],
+    replaced: Mapping[str, torch.Tensor] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Runs some nodes of ``flow`` and returns their results named in ``wanted``.
+
+    What they read is taken from ``replaced``, also where one of them makes it, else from one another, from ``known``
+    or from the constants.
+    """
+    if not wanted:
+        return {}
+    replaced = replaced or {}
+    part = flow.with_opaque(nodes)
+    made = {name for node in part for name in node.results if name}
+    local = {name: f"{name}\nitself" for name in made if name in replaced}
+    model, feeds = _part(flow, part, local), {}
+    for name in dict.fromkeys(name for node in part for name in node.operands if name):
+        if name in replaced:
+            feeds[name] = replaced[name]
+        elif name in made:
+            continue
+        elif name in flow.constants:
+            constant = model.graph.initializer.add()
+            constant.CopyFrom(flow.constants[name])
+            constant.name = name
+        else:
+            feeds[name] = known[name]
+    for name, tensor in feeds.items():
+        element = int(ir.tensor_adapters.from_torch_dtype(tensor.dtype))
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, element, list(tensor.shape)))
+    results = [local.get(name, name) for name in wanted]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in results)
+    try:
+        return dict(zip(wanted, engine(model, feeds, results), strict=True))
+    except DortError as problem:
+        raise type(problem)(f"{flow.title}: {problem}") from None
+
+
+def _part(flow: Dataflow, nodes: Sequence[Node], local: Mapping[str, str]) -> onnx.ModelProto:
+    model = onnx.ModelProto(ir_version=flow.proto.ir_version, producer_name=flow.proto.producer_name)
+    model.opset_import.extend(flow.proto.opset_import)
+    model.functions.extend(flow.proto.functions)
+    model.graph.name = "part"
+    for node in nodes:
+        proto = model.graph.node.add()
+        proto.CopyFrom(node.proto)
+        for i, name in enumerate(proto.output):
+            proto.output[i] = local.get(name, name)
+    return model

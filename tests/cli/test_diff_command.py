@@ -1,0 +1,112 @@
+"""``dort-compare diff``: its exit status, and one line for what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from safetensors.numpy import save_file
+
+from dort_compare.cli import main
+
+TEXT = (
+    '<ir_version: 10, opset_import: ["" : 18]> agraph (float[4, 8] x) => (float[4, 8] y) { h = Tanh(x)\n y = Exp(h) }'
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["diff", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return int(stopped.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.onnx"
+    onnx.save(onnx.parser.parse_model(TEXT), path)
+    return path
+
+
+def saved(path: Path, text: str) -> Path:
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+def test_agree_is_0_and_diverge_is_1(capsys, tmp_path, good):
+    status, out, _ = run(capsys, good, good, "--all")
+    assert (status, out.split(":")[0]) == (0, "agree")
+    wrong = saved(tmp_path / "wrong.onnx", TEXT.replace("Tanh", "Sigmoid"))
+    file = tmp_path / "report.json"
+    status, out, _ = run(capsys, good, wrong, "--json", file)
+    assert status == 1
+    assert out.startswith("diverge: 'h' (Sigmoid)")
+    assert "Sigmoid instead of Tanh" in out
+    assert json.loads(file.read_text())["departures"][0]["second"] == "h"
+
+
+def test_inputs_are_read_by_name(capsys, tmp_path, good):
+    save_file({"x": np.zeros((4, 8), np.float32)}, tmp_path / "inputs.safetensors")
+    status, out, _ = run(capsys, good, good, "--inputs", tmp_path / "inputs.safetensors")
+    assert status == 0
+    assert "1 given" in out
+
+
+def refused(capsys, words, *arguments):
+    status, out, err = run(capsys, *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1), (status, out, err)
+    assert words in err, err
+
+
+def test_what_is_no_model_is_refused_in_a_line(capsys, tmp_path, good):
+    refused(capsys, "cannot be read", good, tmp_path / "missing.onnx")
+    refused(capsys, "cannot be read", good, tmp_path)
+    text = tmp_path / "text.onnx"
+    text.write_text("this is no model at all")
+    refused(capsys, "text.onnx", good, text)
+    empty = tmp_path / "empty.onnx"
+    empty.write_bytes(b"")
+    refused(capsys, "no ONNX model", good, empty)
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes(good.read_bytes()[:-9])
+    refused(capsys, "cut.onnx", good, cut)
+    lying = tmp_path / "lying.safetensors"
+    lying.write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    refused(capsys, "lying.safetensors", good, good, "--inputs", lying)
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd"])
+def test_constants_outside_the_folder_are_refused(capsys, tmp_path, good, location):
+    model = onnx.parser.parse_model(TEXT.replace("Tanh(x)", "Add(x, w)"))
+    tensor = numpy_helper.from_array(np.ones(8, np.float32), "w")
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    model.graph.initializer.append(tensor)
+    path = tmp_path / "outside.onnx"
+    path.write_bytes(model.SerializeToString())
+    refused(capsys, "files beside it only", good, path)
+
+
+def test_what_no_engine_takes_is_refused_in_a_line(capsys, tmp_path, good):
+    unknown = saved(tmp_path / "unknown.onnx", TEXT.replace("Tanh", "NoSuchOperator"))
+    refused(capsys, "NoSuchOperator", good, unknown)
+    huge = saved(tmp_path / "huge.onnx", TEXT.replace("float[4, 8] x", "float[1000000, 8000000] x"))
+    refused(capsys, "too large", good, huge)
+
+
+def test_names_cannot_speak_to_the_terminal(capsys, tmp_path, good):
+    model = onnx.parser.parse_model(TEXT.replace("Tanh", "Sigmoid"))
+    for owner in model.graph.node:
+        owner.input[:] = ["\x1b[31m[bold]h" if name == "h" else name for name in owner.input]
+        owner.output[:] = ["\x1b[31m[bold]h" if name == "h" else name for name in owner.output]
+    path = tmp_path / "loud.onnx"
+    onnx.save(model, path)
+    status, out, _ = run(capsys, good, path, "--all")
+    assert status == 1
+    assert "\x1b" not in out
+    assert "[bold]h" in out

@@ -1,0 +1,388 @@
+"""Two ONNX models that share no names: what is paired, what is blamed, and what must not matter."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from dort_compare.errors import DortError
+from dort_compare.onnx_diff import diff
+from dort_compare.report.diff import Diff
+from dort_compare.scalars import as_tensor
+
+WIDTH = 8
+
+
+def model(text: str, **constants: np.ndarray) -> onnx.ModelProto:
+    """A model of opset 18 from the text of its graph; ``constants`` become initializers."""
+    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {text}')
+    parsed.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
+    return parsed
+
+
+def weights(*names: str) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    return {name: generator.standard_normal((WIDTH, WIDTH)).astype(np.float32) for name in names}
+
+
+ATTENTION = """
+    agraph (float[4, 8] x) => (float[4, 8] y) {
+        q = MatMul(x, wq)
+        k = MatMul(x, wk)
+        v = MatMul(x, wv)
+        kt = Transpose<perm = [1, 0]>(k)
+        scores = MatMul(q, kt)
+        scaled = Mul(scores, scale)
+        masked = Add(scaled, mask)
+        p = Softmax(masked)
+        mixed = MatMul(p, v)
+        projected = MatMul(mixed, wo)
+        summed = Add(projected, x)
+        squared = Mul(summed, summed)
+        wave = Tanh(summed)
+        y = Sub(squared, wave)
+    }"""
+CONSTANTS = {
+    **weights("wq", "wk", "wv", "wo"),
+    "scale": np.float32(0.25),
+    "mask": np.triu(np.full((4, 4), np.finfo(np.float32).min, dtype=np.float32), 1),
+}
+
+
+def attention() -> onnx.ModelProto:
+    return model(ATTENTION, **CONSTANTS)
+
+
+def node_of(graph: onnx.GraphProto, result: str) -> onnx.NodeProto:
+    return next(node for node in graph.node if result in node.output)
+
+
+def shuffled(original: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The same model, nodes in another order in which they can run, every inner name another, initializers mixed."""
+    rng = random.Random(seed)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(original)
+    nodes, done = list(copy.graph.node), {""}
+    done |= {value.name for value in (*copy.graph.input, *copy.graph.initializer)}
+    ordered = []
+    while nodes:
+        ready = [node for node in nodes if done.issuperset(node.input)]
+        chosen = rng.choice(ready)
+        nodes.remove(chosen)
+        ordered.append(chosen)
+        done.update(chosen.output)
+    tensors = list(copy.graph.initializer)
+    rng.shuffle(tensors)
+    names = {name: f"v{i}" for i, name in enumerate(sorted(done - {""}, key=lambda _: rng.random()))}
+    for node in ordered:
+        node.name = ""
+        node.input[:] = [names.get(name, "") for name in node.input]
+        node.output[:] = [names.get(name, "") for name in node.output]
+    for value in (*copy.graph.input, *copy.graph.output, *tensors):
+        value.name = names[value.name]
+    copies = [onnx.TensorProto.FromString(t.SerializeToString()) for t in tensors]
+    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in ordered]
+    del copy.graph.node[:], copy.graph.initializer[:], copy.graph.value_info[:]
+    copy.graph.node.extend(kept)
+    copy.graph.initializer.extend(copies)
+    return copy
+
+
+def with_copies(original: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The same model with an Identity, a cast there and back, or neither, behind values, and additions commuted."""
+    rng = random.Random(seed)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(original)
+    outputs = {value.name for value in copy.graph.output}
+    nodes, latest = [], {}
+    for node in original.graph.node:
+        new = onnx.NodeProto()
+        new.CopyFrom(node)
+        new.input[:] = [latest.get(name, name) for name in node.input]
+        if node.op_type in ("Add", "Mul") and rng.random() < 0.5:
+            new.input[:] = list(reversed(new.input))
+        nodes.append(new)
+        (result,) = node.output
+        kind = rng.randrange(3)
+        if result in outputs or not kind:
+            continue
+        latest[result] = f"{result}_copy"
+        if kind == 1:
+            nodes.append(helper.make_node("Identity", [result], [latest[result]]))
+        else:
+            nodes.append(helper.make_node("Cast", [result], [f"{result}_wide"], to=TensorProto.DOUBLE))
+            nodes.append(helper.make_node("Cast", [f"{result}_wide"], [latest[result]], to=TensorProto.FLOAT))
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
+    return copy
+
+
+def partners(found: Diff) -> dict[str, str]:
+    return {row.pair.second: row.pair.first for row in found.rows}
+
+
+def change(result: str, **fields: object) -> Callable[[onnx.GraphProto], None]:
+    """A fault: another operator, operands in another order, another attribute."""
+
+    def plant(graph: onnx.GraphProto) -> None:
+        node = node_of(graph, result)
+        if "op_type" in fields:
+            node.op_type = str(fields["op_type"])
+            del node.attribute[:]
+        if "input" in fields:
+            node.input[:] = fields["input"]  # type: ignore[assignment]
+        if "axis" in fields:
+            node.attribute.append(helper.make_attribute("axis", fields["axis"]))
+
+    return plant
+
+
+FAULTS = {
+    "operator": ("wave", change("wave", op_type="Sigmoid")),
+    "operands swapped": ("y", change("y", input=["wave", "squared"])),
+    "axis": ("p", change("p", axis=0)),
+    "mask lost": ("masked", change("masked", op_type="Identity", input=["scaled"])),
+    "another weight": ("v", change("v", input=["x", "wo"])),
+    "residual lost": ("summed", change("summed", op_type="Identity", input=["projected"])),
+    "sum for difference": ("y", change("y", op_type="Add")),
+}
+
+
+def test_a_model_agrees_with_itself_and_every_value_is_paired() -> None:
+    found = diff(attention(), attention())
+    assert found.verdict == "agree"
+    assert all(first == second for second, first in partners(found).items())
+    assert not found.findings.unpaired
+    assert {row.status for row in found.rows} == {"equal"}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**31))
+def test_names_order_copies_and_commuted_additions_do_not_matter(seed: int) -> None:
+    first = attention()
+    found = diff(first, shuffled(with_copies(first, seed), seed))
+    assert found.verdict == "agree", str(found)
+    assert set(partners(found).values()) >= {name for node in first.graph.node for name in node.output}
+    assert not [value for value in found.findings.unpaired if value.model == "first"]
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
+def test_a_planted_fault_is_named_whatever_the_names_and_the_order(seed: int, fault: str) -> None:
+    place, plant = FAULTS[fault]
+    wrong = attention()
+    plant(wrong.graph)
+    found = diff(attention(), shuffled(wrong, seed))
+    assert found.verdict == "diverge"
+    assert [cause.row.pair.first for cause in found.findings.causes] == [place], str(found)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
+def test_a_planted_fault_is_named_behind_copies(seed: int, fault: str) -> None:
+    place, plant = FAULTS[fault]
+    wrong = attention()
+    plant(wrong.graph)
+    found = diff(attention(), with_copies(wrong, seed))
+    assert found.verdict == "diverge"
+    assert [cause.row.pair.first for cause in found.findings.causes] == [place], str(found)
+
+
+def test_three_faults_are_all_named() -> None:
+    wrong = attention()
+    for name in ("axis", "operator", "another weight"):
+        FAULTS[name][1](wrong.graph)
+    found = diff(attention(), shuffled(wrong, 1))
+    assert {cause.row.pair.first for cause in found.findings.causes} == {"p", "wave", "v"}, str(found)
+
+
+def test_a_constant_that_is_off_is_named_itself() -> None:
+    other = model(ATTENTION, **{**CONSTANTS, "scale": np.float32(0.25 * 1.001)})
+    found = diff(attention(), shuffled(other, 3))
+    assert [cause.row.pair.first for cause in found.findings.causes] == ["scale"], str(found)
+
+
+def test_bits_lost_between_two_casts_are_found() -> None:
+    text = ATTENTION.replace("wave = Tanh(summed)", "h = Cast<to = 10>(summed)\n s = Cast<to = 1>(h)\n wave = Tanh(s)")
+    found = diff(attention(), model(text, **CONSTANTS))
+    assert found.first_departure is not None
+    assert found.first_departure.row.pair.second == "s", str(found)
+
+
+def test_another_decomposition_agrees() -> None:
+    fused = (
+        "agraph (float[4, 8] x) => (float[4, 8] y) { h = MatMul(x, w)\n y = LayerNormalization<epsilon = 1e-5>(h, g) }"
+    )
+    steps = """agraph (float[4, 8] x) => (float[4, 8] y) {
+        h = Gemm<transB = 1>(x, wt)
+        mean = ReduceMean<keepdims = 1>(h, last)
+        d = Sub(h, mean)
+        dd = Mul(d, d)
+        var = ReduceMean<keepdims = 1>(dd, last)
+        shifted = Add(var, eps)
+        root = Sqrt(shifted)
+        normal = Div(d, root)
+        y = Mul(normal, g)
+    }"""
+    w, g = weights("w")["w"], np.linspace(0.5, 2, WIDTH).astype(np.float32)
+    first = model(fused, w=w, g=g)
+    constants = {"wt": w.T.copy(), "g": g, "last": np.array([-1]), "eps": np.float32(1e-5)}
+    found = diff(first, model(steps, **constants))
+    assert found.verdict == "agree", str(found)
+    assert {"h", "y"} <= set(partners(found).values())
+    reasons = {value.name: value.reason for value in found.findings.unpaired}
+    assert reasons["var"].startswith("a step on the way to 'y'")
+    wrong = diff(first, model(steps, **{**constants, "eps": np.float32(1e-1)}))
+    assert wrong.first_departure is not None
+    assert wrong.first_departure.row.pair.second == "y", str(wrong)
+    assert any("Sqrt" in node for node in wrong.first_departure.nodes[1])
+
+
+def test_unrelated_models_diverge_and_say_why() -> None:
+    other = model("agraph (float[3] a) => (float[3] b) { c = Exp(a)\n b = Cos(c) }")
+    found = diff(attention(), other)
+    assert found.verdict == "diverge"
+    assert "nothing was compared" in found.findings.reason
+    assert {value.model for value in found.findings.unpaired} == {"first", "second"}
+
+
+def test_bodies_are_compared_at_their_results_and_named() -> None:
+    text = """agraph (float[4] x, bool c) => (float[4] y) {
+        big = Exp(x)
+        z = If (c) <
+            then_branch = left () => (float[4] l) { l = Neg(big) },
+            else_branch = right () => (float[4] r) { r = Relu(big) }
+        >
+        y = Add(z, x)
+    }"""
+    found = diff(model(text), shuffled_body(model(text)))
+    assert found.verdict == "agree", str(found)
+    assert any("not entered" in note and "If" in note for note in found.findings.notes)
+    wrong = model(text)
+    node_of(wrong.graph, "z").attribute[0].g.node[0].op_type = "Abs"
+    node_of(wrong.graph, "z").attribute[1].g.node[0].op_type = "Abs"
+    broken = diff(model(text), wrong)
+    assert broken.first_departure is not None
+    assert broken.first_departure.row.pair.second == "z"
+
+
+def shuffled_body(original: onnx.ModelProto) -> onnx.ModelProto:
+    for name in ("big", "z"):
+        renamed = onnx.ModelProto.FromString(original.SerializeToString())
+        for node in renamed.graph.node:
+            node.input[:] = [f"{n}_2" if n == name else n for n in node.input]
+            node.output[:] = [f"{n}_2" if n == name else n for n in node.output]
+            for attribute in node.attribute:
+                for inner in attribute.g.node:
+                    inner.input[:] = [f"{n}_2" if n == name else n for n in inner.input]
+        original = renamed
+    return original
+
+
+def test_local_functions_are_entered() -> None:
+    called = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        agraph (float[4] x) => (float[4] y) { z = own.double(x)\n y = Exp(z) }
+        <domain: "own", opset_import: ["" : 18]> double (a) => (b) { b = Add(a, a) }""")
+    plain = model("agraph (float[4] x) => (float[4] y) { z = Add(x, x)\n y = Exp(z) }")
+    found = diff(plain, called)
+    assert found.verdict == "agree", str(found)
+    assert {"z", "y"} <= set(partners(found).values())
+
+
+def test_sequences_are_named_as_not_compared() -> None:
+    text = """agraph (float[4] x) => (float[8] y) {
+        e = Exp(x)
+        s = SequenceConstruct(e, x)
+        y = ConcatFromSequence<axis = 0>(s)
+    }"""
+    found = diff(model(text), model(text))
+    assert found.verdict == "agree", str(found)
+    assert any("sequences" in note for note in found.findings.notes)
+
+
+def test_the_reference_evaluator_runs_too() -> None:
+    found = diff(attention(), shuffled(attention(), 4), engine="reference")
+    assert found.verdict == "agree", str(found)
+
+
+def test_half_precision_is_judged_by_its_own_rounding() -> None:
+    text = "agraph ({0}[4, 8] x) => ({0}[4, 8] y) {{ h = MatMul(x, w)\n y = Tanh(h) }}"
+    w = weights("w")["w"]
+    first = model(text.format("float16"), w=w.astype(np.float16))
+    wide = """agraph (float16[4, 8] x) => (float16[4, 8] y) {
+        c = Cast<to = 1>(x)
+        h = MatMul(c, w)
+        t = Tanh(h)
+        y = Cast<to = 10>(t)
+    }"""
+    found = diff(first, model(wide, w=w.astype(np.float16).astype(np.float32)))
+    assert found.verdict == "agree", str(found)
+
+
+def test_bfloat16_runs_on_the_cpu() -> None:
+    text = "agraph (bfloat16[4, 8] x) => (bfloat16[4, 8] y) { h = MatMul(x, w)\n y = Tanh(h) }"
+    both = model(text)
+    both.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.BFLOAT16, [8, 8], weights("w")["w"].flatten().tolist())
+    )
+    assert diff(both, both).verdict == "agree"
+
+
+def test_the_same_module_by_two_exporters(graphs_of: object) -> None:
+    module = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        exported = torch.onnx.export(module, (x,), dynamo=True, verbose=False).model_proto
+        (graph,) = graphs_of(module, x)  # type: ignore[operator]
+    inputs = {name: as_tensor(value) for name, value in graph.named_inputs().items()}
+    found = diff(exported, graph.onnx_model, inputs)
+    assert found.verdict == "agree", str(found)
+    computed = {row.pair.second for row in found.rows} & {
+        n for node in graph.onnx_model.graph.node for n in node.output
+    }
+    assert computed >= {"addmm", "addmm_1", "gelu", "getitem"}
+    wrong = onnx.ModelProto()
+    wrong.CopyFrom(graph.onnx_model)
+    node = next(node for node in wrong.graph.node if node.op_type == "Add" and node.output[0].startswith("addmm"))
+    node.op_type = "Sub"
+    departure = diff(exported, wrong, inputs).first_departure
+    assert departure is not None
+    assert any(label.startswith("Sub ") for label in departure.nodes[1]), departure
+
+
+def test_the_json_is_strict(tmp_path: object) -> None:
+    wrong = attention()
+    FAULTS["axis"][1](wrong.graph)
+    text = json.dumps(diff(attention(), wrong).as_json(), allow_nan=False)
+    read = json.loads(text)
+    assert read["verdict"] == "diverge"
+    assert read["departures"][0]["second"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({}, "hold nothing for 'x'"),
+        ({"z": torch.zeros(4, 8)}, "neither model takes"),
+        ({"x": torch.zeros(4, 7)}, "takes float32 4x8"),
+        ({"x": torch.zeros(4, 8, dtype=torch.float64)}, "takes float32 4x8"),
+    ],
+)
+def test_wrong_inputs_are_refused(inputs: dict[str, torch.Tensor], words: str) -> None:
+    with pytest.raises(DortError, match=words):
+        diff(attention(), attention(), inputs)
+
+
+def test_random_indices_stay_inside_the_table() -> None:
+    text = "agraph (int64[50] i) => (float[50, 8] y) { t = Identity(table)\n j = Identity(i)\n y = Gather(table, j) }"
+    both = model(text, table=weights("w")["w"][:3])
+    assert diff(both, both).verdict == "agree"
