@@ -139,6 +139,11 @@ def test_a_fault_of_the_lowering_is_blamed_once_and_seen_in_the_fused_node_too(m
     assert "silu" in row.fused
 
 
+def plant(monkeypatch: pytest.MonkeyPatch, target, lowering) -> None:
+    assert target in registered()
+    monkeypatch.setitem(registry._TABLE, target, lowering)
+
+
 def flip_by_a_descending_range(op, x, dims):
     """What ONNX Runtime's GatherToSliceFusion takes for a slice; the start is no constant, so that it is not folded."""
     zero = op.cast(op.Mul(op.ReduceMax(x, keepdims=0), 0.0), torch.int64)
@@ -147,7 +152,7 @@ def flip_by_a_descending_range(op, x, dims):
 
 
 def test_a_bug_of_an_optimizer_of_onnx_runtime_is_told_from_the_op(monkeypatch):
-    monkeypatch.setitem(registry._TABLE, aten.flip.default, flip_by_a_descending_range)
+    plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
     report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),), optimized=True)
     assert {row.status for row in report.rows} == {"ok"}
     cause = report.first_divergence
@@ -160,7 +165,7 @@ def test_a_bug_of_an_optimizer_of_onnx_runtime_is_told_from_the_op(monkeypatch):
 
 
 def test_without_the_optimized_model_the_observer_says_that_the_program_departs(monkeypatch):
-    monkeypatch.setitem(registry._TABLE, aten.flip.default, flip_by_a_descending_range)
+    plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
     report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),))
     assert report.optimized is None
     cause = report.first_divergence
