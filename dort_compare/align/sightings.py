@@ -68,7 +68,7 @@ class Sighting:
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
 
 
-class Observed:
+class Lookout:
     """Runs the graphs of a compiled model by ``run_graph`` and shows to ``see`` what modules may have returned.
 
     ``calls`` counts the calls of modules, those that Python makes and those that were traced.

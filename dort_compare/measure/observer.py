@@ -53,13 +53,13 @@ class Observer:
         self._shipped = dict(shipped)
         self.seen: list[Observed] = []
 
-    def see(self, executed: Executed, name: str, precision: torch.dtype | None) -> None:
-        """Compares the value ``name`` if it is an output, which was computed in ``precision`` at the coarsest.
+    def see(self, executed: Executed, precision: torch.dtype | None) -> None:
+        """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
 
         Noise is what two right computations may lie apart: twice what each of them may be from float64.
         """
-        own = executed.own
-        if own is None or name not in self._shipped:
+        own, name = executed.own, executed.onnx_value
+        if own is None or name is None or name not in self._shipped:
             return
         shipped = self._shipped.pop(name)
         found = distance(own, shipped)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dort_compare.align.optimized import align_optimized
-from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.observer import Observed, Observer
+from dort_compare.measure.graph_rows import Watch, graph_rows
+from dort_compare.measure.observer import Observed
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
@@ -34,7 +34,7 @@ class Optimized:
 
 
 def optimized_rows(
-    run: GraphRun, settings: SessionSettings, memory: int = MEMORY, observer: Observer | None = None
+    run: GraphRun, settings: SessionSettings, memory: int = MEMORY, watches: Sequence[Watch] = ()
 ) -> Optimized:
     """The rows of ``run`` with the model that ONNX Runtime, under ``settings``, makes of that of the run.
 
@@ -42,7 +42,7 @@ def optimized_rows(
     took the place of, which may round in between or not. Raises ExecutionError where ONNX Runtime cannot.
     """
     aligned = align_optimized(run.onnx_model, optimized(run.onnx_model, settings, run.providers))
-    rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, observer, aligned.values)
+    rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, watches, aligned.values)
     return Optimized(tuple(row for row in rows if row.onnx_value is not None), len(aligned.fused_away))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.optimized import Optimized
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.precision import Precision
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
+from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
 
 SCHEMA = 1
@@ -32,7 +34,8 @@ class Report:
     in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
     against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
     made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
-    exposed models.
+    exposed models. precision: casts, and how half-precision values use their dtype.
+    suggestion: what to keep in float32, where that was asked for.
     """
 
     verdict: Judgement
@@ -44,6 +47,8 @@ class Report:
     modules: tuple[ModuleRow, ...] = ()
     optimized: Optimized | None = None
     observed: tuple[Observed, ...] = ()
+    precision: Precision = field(default_factory=Precision)
+    suggestion: Suggestion | None = None
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -71,6 +76,8 @@ class Report:
             "by_module": [errors.to_json() for errors in by_module(self.rows)],
             "optimized": self.optimized.to_json() if self.optimized else None,
             "observer": [seen.to_json() for seen in self.observed],
+            "precision": self.precision.to_json(),
+            "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
         }
 
     def to_json(self, path: str | Path) -> None:

@@ -13,6 +13,7 @@ from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence
+from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
 from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
@@ -59,6 +60,7 @@ def report_text(report: Report) -> str:
     if computed:
         lines.append(f"{computed} of them computed in float32 and rounded back to their own dtype")
     lines += shipped_lines(report)
+    lines += half_lines(report)
     if report.fallbacks:
         lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
         lines.append(grouped(report.fallbacks))
@@ -67,6 +69,11 @@ def report_text(report: Report) -> str:
     if report.optimized:
         lines += _astray(report.optimized.rows)
     return "\n".join(lines)
+
+
+def half_lines(report: Report) -> list[str]:
+    """What there is to say of half precision, and what to keep in float32 where that was asked for."""
+    return precision_lines(report.precision) + (suggestion_lines(report.suggestion) if report.suggestion else [])
 
 
 def _modules_text(report: Report) -> list[str]:

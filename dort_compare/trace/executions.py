@@ -26,13 +26,14 @@ _STEPS = 64
 class Executed:
     """A step with what ONNX Runtime computed for it.
 
-    ``own`` comes of ONNX Runtime's own earlier values, ``local`` of torch's, once for each repeat; an error stands
-    where ONNX Runtime cannot run the nodes on those. A step that no ONNX value stands for has none, and one whose
-    ONNX value stands for an earlier step that it does not read has no ``local``. ``fused`` repeats by
-    torch what ``local`` did, where ONNX nodes of several steps may be one.
+    ``onnx_value`` is the name of the ONNX value that stands for it. ``own`` comes of ONNX Runtime's own earlier values,
+    ``local`` of torch's, once for each repeat; an error stands where ONNX Runtime cannot run the nodes on those. A step
+    that no ONNX value stands for has none, and one whose ONNX value stands for an earlier step that it does not read
+    has no ``local``. ``fused`` repeats by torch what ``local`` did, where ONNX nodes of several steps may be one.
     """
 
     step: Step
+    onnx_value: str | None = None
     own: torch.Tensor | None = None
     local: Sequence[torch.Tensor | ExecutionError] = ()
     fused: Replay | None = None
@@ -97,10 +98,11 @@ def executions(
                 continue
             name = named[fx_node]
             if first[name] == fx_node:
-                yield Executed(step, theirs[name], [found[name] for found in alone], fused.get(name))
+                yield Executed(step, name, theirs[name], [found[name] for found in alone], fused.get(name))
             else:
                 before = step.operands.get(first[name])
-                yield Executed(step, theirs[name], [] if before is None else [before])
+                yield Executed(step, name, theirs[name], [] if before is None else [before])
+        del window, steps, step, theirs, alone, fused  # before the next window is made
 
 
 def _replay(
@@ -122,6 +124,7 @@ def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         window.add(step)
+        del step
         if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
             yield window
             window = _Window()

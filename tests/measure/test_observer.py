@@ -15,9 +15,9 @@ X = torch.linspace(1, 2, 100)
 def seen(shipped: torch.Tensor, precision: torch.dtype = torch.float32, own: torch.Tensor = X):
     observer = Observer("forward", 3, "lowered", {"y": shipped})
     step = Step(None, own, own.double(), {})  # type: ignore[arg-type]
-    observer.see(Executed(step, own), "other", precision)
+    observer.see(Executed(step, "other", own), precision)
     assert observer.seen == []
-    observer.see(Executed(step, own), "y", precision)
+    observer.see(Executed(step, "y", own), precision)
     (found,) = observer.seen
     return found
 
