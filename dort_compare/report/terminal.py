@@ -111,14 +111,16 @@ def shipped_lines(report: Report) -> list[str]:
 
 
 def _changed(observed: Sequence[Observed]) -> str:
+    """How many outputs, each counted once, whichever execution it differs from."""
     changed = [seen for seen in observed if not seen.distance.equal]
+    total, different = (len({(seen.graph, seen.output) for seen in some}) for some in (observed, changed))
     if not changed:
-        return f"none of {len(observed)} outputs"
+        return f"none of {total} outputs"
     worst = next((seen for seen in changed if not seen.ok), None)
     if worst is None:
-        return f"{len(changed)} of {len(observed)} outputs, none by more than noise"
+        return f"{different} of {total} outputs, none by more than noise"
     where = f"{worst.output} of {worst.phase} graph {worst.graph}, {worst.execution}, by {max_abs(worst.distance)}"
-    return f"{len(changed)} of {len(observed)} outputs, {where} where {number(worst.noise_floor)} is noise"
+    return f"{different} of {total} outputs, {where} where {number(worst.noise_floor)} is noise"
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:

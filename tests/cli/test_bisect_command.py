@@ -11,7 +11,7 @@ from torch import nn
 
 import dort_compare
 from dort_compare.cli import main
-from dort_compare.lowering import registry
+from dort_compare.lowering import registered, registry
 
 aten = torch.ops.aten
 
@@ -49,6 +49,7 @@ def test_no_departure_is_status_0(capsys, dump):
 
 
 def test_a_departure_is_status_1_and_named_with_the_fx_node(capsys, tmp_path, monkeypatch):
+    assert aten.flip.default in registered()
     monkeypatch.setitem(registry._TABLE, aten.flip.default, by_a_descending_range)
     dort_compare.compare(Flip(), (torch.rand(6, 2),), dump=tmp_path / "dump")
     status, out, _ = run(capsys, tmp_path / "dump", "--json", tmp_path / "found.json")
