@@ -23,6 +23,7 @@ from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.report.progress import Waiting
+from dort_compare.runtime.providers import once
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call, Loss
 
@@ -186,6 +187,5 @@ def _double(value: Any) -> Any:
 
 
 def _defaults(provider: str) -> dict[str, Any]:
-    """The options of a backend that runs once: its sessions keep no memory for a second run."""
-    providers = [provider] if provider == "cpu" else [provider, "cpu"]
-    return {"providers": providers, "session_options": {"enable_cpu_mem_arena": False}}
+    """The options of a backend that runs once."""
+    return {"providers": [provider] if provider == "cpu" else [provider, "cpu"], "session_options": once()}
