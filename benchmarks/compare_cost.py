@@ -148,7 +148,7 @@ def inference_graphs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -
 
 
 def now() -> float:
-    """Seconds of the processor where one thread works, which others on the machine cannot lengthen; else the clock's."""
+    """Seconds of the processor where one thread works, so that others cannot lengthen them; else of the clock."""
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--growth", type=int, nargs=2, default=[4, 32], help="layers")
-    parser.add_argument("--growth-seq", type=int, default=64)
+    parser.add_argument("--growth-seq", type=int, default=32)
     parser.add_argument("--peer-layers", type=int, default=4)
     parser.add_argument("--peer-seq", type=int, default=64)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
