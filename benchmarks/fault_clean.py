@@ -11,7 +11,7 @@ from fault_subjects import Subject, call_and_model
 from fault_trials import told
 
 from dort_compare import DebugBackend
-from dort_compare.api import compare_with
+from dort_compare.comparison import compare_with
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.verdict import judge
 from dort_compare.trace import GraphRun

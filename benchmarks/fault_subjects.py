@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 
 from dort_compare import DebugBackend
-from dort_compare.api import graph_run, run_compiled
+from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.models import LlamaConfig, build
 from dort_compare.models.families import FAMILIES, build_family
 from dort_compare.trace import GraphRun

@@ -14,18 +14,21 @@ _NARROWER = {
     torch.float16: (torch.bfloat16,),
     torch.int64: (torch.float16,),
 }
+_LITTLE = {torch.float64: 512.0, torch.float32: 128.0, torch.float16: 16.0, torch.bfloat16: 16.0}
+"""In units in the last place: eight to sixteen times what the rounding of one op may add."""
 _DIVIDES = {"Sqrt": 0, "Reciprocal": 0, "Log": 0, "Div": 1}
 
 
 def constant(site: Site) -> Iterator[Fault]:
-    """A floating constant off by a thousandth; an integer one, where it is data and no shape, by one."""
+    """A floating constant off by a thousandth, an integer one by one."""
     for position, name in enumerate(site.node.input):
         value = site.constants.get(name)
-        if value is None or not value.dtype.is_floating_point or not value.any():
+        if value is None or value.dtype == torch.bool:
             continue
-        draft = Draft(site)
-        draft.same(inputs={position: draft.constant((value.double() * 1.001).to(value.dtype))})
-        yield draft.fault("constant", f"{site.node.op_type}: constant {position} * 1.001")
+        draft, floating = Draft(site), value.dtype.is_floating_point
+        wrong = (value.double() * 1.001).to(value.dtype) if floating else value + 1
+        draft.same(inputs={position: draft.constant(wrong)})
+        yield draft.fault("constant", f"{site.node.op_type}: constant {position} {'* 1.001' if floating else '+ 1'}")
 
 
 def epsilon(site: Site) -> Iterator[Fault]:
@@ -71,10 +74,11 @@ def cast(site: Site) -> Iterator[Fault]:
 
 
 def factor(site: Site) -> Iterator[Fault]:
-    """The result times a number: the batch size that a mean forgot, or a little."""
-    if not site.output().dtype.is_floating_point or len(site.node.output) > 1:
+    """The result times a number: the batch size that a mean forgot, or little more than what noise may do."""
+    dtype = site.output().dtype
+    if not dtype.is_floating_point or len(site.node.output) > 1:
         return
-    for size in (2.0, 1 + 2.0**-5):
+    for size in (2.0, 1 + _LITTLE.get(dtype, 0.0) * torch.finfo(dtype).eps):
         draft = Draft(site)
         by = draft.constant(torch.tensor(size, dtype=site.output().dtype))
         yield draft.last("Mul", draft.behind(), by, floating=(0, 1)).fault("factor", f"{site.node.op_type} * {size:g}")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
 
+import torch
 from coverage_workers import Result, Task, run_tasks, serve
 from fault_clean import measure_clean
 from fault_kinds import KINDS
@@ -135,6 +136,7 @@ def main() -> None:
     if options.worker:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
+        torch.set_num_threads(1)  # small tensors: threads that wait for one another cost ten times the work
         serve(measure)
         return
     tasks = [] if options.only_clean else list(fault_tasks(options))

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import BackendCompilerFailed
-from torch.utils._pytree import tree_leaves, tree_map
 
-from dort_compare.backends import CompiledGraph, DebugBackend
+from dort_compare.backends import DebugBackend
+from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
-from dort_compare.errors import DortError, UsageError
-from dort_compare.measure.departure import first_departure
-from dort_compare.measure.floor import coarsest
-from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.outcome import OutcomeRow, outcome_rows
-from dort_compare.measure.reach import Dataflow
-from dort_compare.measure.scatter import Scatters, within
-from dort_compare.measure.tracing import EagerModules, Tracing
-from dort_compare.measure.verdict import judge
+from dort_compare.errors import UsageError
 from dort_compare.report import Report
-from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
-    coarsest dtype that the model computes in, the graphs, and how far results scatter, where that was asked."""
-
-    report: Report
-    eager: Outcome
-    compiled: Outcome
-    exact: Outcome
-    precision: torch.dtype | None
-    graphs: Sequence[CompiledGraph]
-    scatters: Scatters
 
 
 def compare(
@@ -57,6 +32,8 @@ def compare(
     dynamic: bool | None = None,
     memory: int = MEMORY,
     repeats: int = 1,
+    optimized: bool = False,
+    suggest_fp32: bool | float = False,
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -65,8 +42,7 @@ def compare(
     the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
-    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
-    computes each value on the same operands: one that changes from run to run is named before anything else.
+    ``memory``, ``repeats``, ``optimized`` and ``suggest_fp32`` are the fields of ``Effort``.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -84,137 +60,13 @@ def compare(
     if not isinstance(args, (tuple, list)):
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
+    effort = Effort(memory, repeats, optimized, suggest_fp32)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
-        backend = DebugBackend(**{"providers": _with_cpu(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, memory=memory, repeats=repeats).report
+        backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
+        return compare_with(model, call, backend, dynamic, effort).report
 
 
-def compare_with(
-    model: nn.Module,
-    call: Call,
-    backend: DebugBackend,
-    dynamic: bool | None = None,
-    *,
-    memory: int = MEMORY,
-    repeats: int = 1,
-) -> Comparison:
-    """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
-
-    A module that torch.compile has wrapped already is compared as the module inside.
-    """
-    if min(memory, repeats) < 1:
-        raise UsageError(f"memory is {memory} MiB and repeats is {repeats}; give at least 1 of each")
-    model = getattr(model, "_orig_mod", model)
-    if backend.options.max_runs < 1:
-        raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
-    parameters = dict(model.named_parameters())
-    modules = EagerModules(model)
-    with modules.watching():
-        eager = run_module(model, parameters, call)
-    compiled_model = _compiled(model, backend, dynamic)
-    compiled = _run_compiled(compiled_model, model, call)
-    fallbacks = tuple(backend.fallbacks)
-    if not backend.graphs and not fallbacks:
-        raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
-    graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-    precision = _precision(model, call)
-    tracing = Tracing(model, backend, lambda: _run_compiled(compiled_model, model, call), modules, precision)
-    with tracing.in_float64():
-        exact = _in_float64(model, call)
-    runs = [graph_run(graph, parameters) for graph in graphs]
-    for run in runs:
-        backend.name_inputs(run.index, run.input_names)
-    rows = tuple(row for run in runs for row in graph_rows(run, memory, repeats))
-    outcome = outcome_of("debug", eager, compiled, exact, precision)
-    traced = outcome_of("traced", eager, tracing.reference, exact, precision)
-    scatters = tracing.scatters(traced if any(row.status == "diverges" for row in rows) else (*outcome, *traced))
-    outcome, traced = within(outcome, scatters), within(traced, scatters)
-    module_rows = tracing.rows(traced)
-    verdict, causes = judge(rows, outcome, Dataflow(runs), first_departure(module_rows, traced))
-    ids = tuple(graph.id for graph in graphs)
-    report = Report(verdict, causes, rows, outcome, fallbacks, ids, module_rows)
-    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs], scatters)
-
-
-def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
-    """The outcome of ``torch.compile(model, backend=backend)``; errors of ours come without torch's wrapping.
-
-    Recurrent layers, which torch leaves uncompiled by default, are compiled too.
-    """
-    return _run_compiled(_compiled(model, backend, dynamic), model, call)
-
-
-def _compiled(model: nn.Module, backend: Any, dynamic: bool | None) -> Callable[..., Any]:
-    torch._dynamo.reset()
-    return torch.compile(model, backend=backend, dynamic=dynamic)
-
-
-def _run_compiled(compiled: Callable[..., Any], model: nn.Module, call: Call) -> Outcome:
-    try:
-        with torch._dynamo.config.patch(allow_rnn=True):
-            return run_module(compiled, dict(model.named_parameters()), call)
-    except BackendCompilerFailed as problem:
-        if isinstance(problem.inner_exception, DortError):
-            raise problem.inner_exception from None
-        raise
-
-
-def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
-    """The first recorded run of a compiled graph, with the names of those of its inputs that are ``parameters``."""
-    names = {id(tensor): name for name, tensor in (parameters or {}).items()}
-    sources = graph.runs[0].sources
-    return GraphRun(
-        graph.phase,
-        graph.index,
-        graph.graph_module,
-        graph.onnx_model,
-        graph.named_inputs(),
-        graph.program.providers,
-        graph.compile_id,
-        {name: names[id(source)] for name, source in sources.items() if id(source) in names},
-    )
-
-
-def outcome_of(
-    backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
-) -> tuple[OutcomeRow, ...]:
-    """Rows for the outputs and gradients that a backend computed; ``precision`` is the dtype of autocast, if any."""
-    return (
-        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision),
-        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision),
-    )
-
-
-def _precision(model: nn.Module, call: Call) -> torch.dtype | None:
-    """The coarsest dtype of autocast, parameters, buffers and arguments."""
-    arguments = [leaf for leaf in tree_leaves((tuple(call.args), dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
-    dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *arguments)]
-    return coarsest([*dtypes, call.autocast] if call.autocast else dtypes)
-
-
-def _in_float64(model: nn.Module, call: Call) -> Outcome:
-    """The model with parameters, buffers and arguments in float64 and no autocast; nothing where it does not run so,
-
-    because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone.
-    """
-    state = {name: _double(tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
-    args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
-    parameters = {name: state[name] for name, _ in model.named_parameters()}
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(model, state, args, kwargs)
-
-    try:
-        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
-    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
-        return Outcome({})
-
-
-def _double(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    return value.detach().double().requires_grad_(value.requires_grad)
-
-
-def _with_cpu(provider: str) -> list[str]:
-    return [provider] if provider == "cpu" else [provider, "cpu"]
+def _defaults(provider: str) -> dict[str, Any]:
+    """The options of a backend that runs once: its sessions keep no memory for a second run."""
+    providers = [provider] if provider == "cpu" else [provider, "cpu"]
+    return {"providers": providers, "session_options": {"enable_cpu_mem_arena": False}}

@@ -1,14 +1,15 @@
-"""``check(...)`` and ``repro(...)``: what a dump alone tells, without the code of the model that it was made of."""
+"""``check``, ``bisected`` and ``repro``: what a dump alone tells, without the code of the model that it was made of."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.adopted import adopted
 from dort_compare.backends.record import GraphId
@@ -16,6 +17,7 @@ from dort_compare.dump.model_file import read_model
 from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
 from dort_compare.errors import DortError, DumpError, UsageError
 from dort_compare.lowering.targets import find_target
+from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
@@ -23,7 +25,9 @@ from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.graph_run import Engine
@@ -49,9 +53,7 @@ def check(
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
     providers = _providers(provider)
-    graphs = recorded_graphs(Path(dump), graph)
-    if model is not None and len(graphs) > 1:
-        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
+    graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None
     runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
     rows: list[Row] = []
@@ -84,6 +86,29 @@ def repro(
     with told(f"node {node} of graph {run.index} of {dump}"):
         case = case_of(run, node)
     write_case(case, Path(folder))
+
+
+def bisected(
+    dump: str | Path, graph: str | int | None = None, *, model: str | Path | None = None, provider: Device = "cpu"
+) -> Iterator[tuple[str, Bisection]]:
+    """By the names of a dump's graphs, the optimizers of ONNX Runtime that make their models depart; see ``bisect``.
+
+    The arguments are those of ``check``. Raises DumpError for a dump or model that cannot be read or run, UsageError
+    for a wrong call.
+    """
+    providers = _providers(provider)
+    for each in _for(model, recorded_graphs(Path(dump), graph)):
+        run = dumped_run(each, provider, providers, Path(model) if model is not None else None)
+        inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
+        with told(str(model) if model is not None else f"graph {each.name} of {each.folder}"):
+            yield each.name, bisect(run.onnx_model, inputs, providers)
+
+
+def _for(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGraph]:
+    """``graphs``, of which there must be one where another ``model`` takes its place."""
+    if model is not None and len(graphs) > 1:
+        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
+    return graphs
 
 
 def _providers(provider: Device) -> list[Provider]:
@@ -120,7 +145,7 @@ def dumped_run(
     with told(f"graph {graph.name} of {graph.folder}" if model is None else str(model)):
         chosen = own if model is None else adopted(own, read_model(model, beside=True))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
-    _refuse_other_inputs(runnable, inputs.keys(), model or graph.file("onnx"))
+        _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
     return GraphRun(
         graph.phase,
         graph.number,
@@ -133,13 +158,21 @@ def dumped_run(
     )
 
 
-def _refuse_other_inputs(model: onnx.ModelProto, given: Collection[str], path: Path) -> None:
+def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
-    missing = [value.name for value in model.graph.input if value.name not in {*given, *constants}]
+    read = [value for value in model.graph.input if value.name not in constants]
+    missing = [value.name for value in read if value.name not in given]
     if missing:
         raise DumpError(
             f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
         )
+    for value in read:
+        dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
+        recorded = as_tensor(given[value.name]).dtype
+        if dtype != recorded:
+            raise DumpError(
+                f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
+            )
 
 
 def _names(graphs: Sequence[DumpedGraph]) -> str:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor, fx, nn
 
 from dort_compare import DebugBackend, Report, compare
-from dort_compare.api import compare_with
+from dort_compare.comparison import compare_with
 from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
 from dort_compare.trace.modules import Call
 

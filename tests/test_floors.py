@@ -14,8 +14,9 @@ FLOORS = [
     {"checks", "errors", "provenance", "scalars", "signature", "views", "models"},
     {"lowering", "runtime", "dump"},
     {"backends", "trace"},
-    {"align", "measure"},
+    {"align", "measure", "compiled"},
     {"report"},
+    {"comparison"},
     {"api", "cli", "offline", "onnx_diff", "repro"},
     {"__init__"},
 ]

@@ -225,6 +225,35 @@ def test_its_own_metadata_goes_before_names(dump: Path, tmp_path: Path) -> None:
     assert set(statuses(report).values()) == {"ok"}
 
 
+def halved(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Converted to float16 inside, inputs and outputs as they were, as converters do it."""
+    graph = model.graph
+    for tensor in graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype("f2"), tensor.name))
+    cast, half, single = onnx.helper.make_node, onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    inputs, outputs = ([value.name for value in values] for values in (graph.input, graph.output))
+    computed = {name for node in graph.node for name in node.output}
+    outputs = [name for name in outputs if name in computed]
+    for node in graph.node:
+        node.input[:] = [f"{name}.half" if name in {*inputs, *outputs} else name for name in node.input]
+        node.output[:] = [f"{name}.half" if name in outputs else name for name in node.output]
+    before = [cast("Cast", [name], [f"{name}.half"], to=half) for name in inputs]
+    after = [cast("Cast", [f"{name}.half"], [name], to=single) for name in outputs]
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+def test_a_model_converted_to_another_dtype_is_judged_by_its_outputs(dump: Path, tmp_path: Path) -> None:
+    report = check(dump, 0, model=saved(halved(bare(own(dump))), tmp_path))
+    aligned = {row.fx_node for row in report.rows if row.status != "unaligned"}
+    assert aligned == {value.name for value in own(dump).graph.output} & set(statuses(report))
+    assert report.verdict == "diverge"
+    assert all(row.inherited.max_abs < 0.01 for row in report.rows if row.inherited)
+
+
 def test_where_nothing_can_be_compared_nothing_agrees(
     dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,6 +283,10 @@ def test_other_models_may_keep_constants_beside_them_but_not_elsewhere(dump: Pat
     ("change", "message"),
     [
         (lambda m: setattr(m.graph.input[0], "name", "pixels"), "reads pixels, for which the dump holds no value"),
+        (
+            lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),
+            "as torch.float16, the dump holds torch.float32",
+        ),
         (lambda m: setattr(m.graph.node[0], "op_type", "Nonsense"), "cannot be run|ONNX Runtime failed"),
     ],
 )

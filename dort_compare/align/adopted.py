@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import onnx
 
@@ -14,7 +15,8 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of ``other`` whose values and nodes say which FX nodes of ``own`` they stand for, where that can be told.
 
     By metadata of its own; else by the name that a value has in ``own``, which ONNX Runtime's optimizers keep of the
-    values that survive them; else, for the outputs of models that have equally many, by position.
+    values that survive them; else, for the outputs of models that have equally many, by position. A value in between
+    that has another dtype, in a model converted to it, stands for none.
     """
     model = onnx.ModelProto()
     model.CopyFrom(other)
@@ -27,8 +29,11 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         for name, metadata in _labelled_values(own).items()
         if not known.keys() & metadata[provenance.FX_NODE].split()
     }
+    ours, theirs = _dtypes(own), _dtypes(model)
+    outputs = {value.name for value in model.graph.output}
     for name in (labels.keys() & computed) - spoken_for:
-        _label(_value_info(model.graph, name), labels[name])
+        if name in outputs or theirs.get(name) in (None, ours.get(name)):
+            _label(_value_info(model.graph, name), labels[name])
     made = {name: _metadata(node) for node in own.graph.node for name in node.output if name}
     for node in model.graph.node:
         if provenance.FX_NODE not in _metadata(node):
@@ -43,6 +48,14 @@ def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[s
     if len(ours) != len(theirs):
         return {}
     return {a: b for a, b in zip(ours, theirs, strict=True) if a not in theirs and b not in ours}
+
+
+def _dtypes(model: onnx.ModelProto) -> dict[str, int]:
+    """The dtypes of the values, as far as they are declared or can be inferred."""
+    with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
+        model = onnx.shape_inference.infer_shapes(model)
+    values = (*model.graph.value_info, *model.graph.output)
+    return {value.name: value.type.tensor_type.elem_type for value in values if value.type.tensor_type.elem_type}
 
 
 def _labelled_values(model: onnx.ModelProto) -> dict[str, Mapping[str, str]]:

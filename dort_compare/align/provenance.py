@@ -13,7 +13,10 @@ from dort_compare.provenance import Provenance
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """An ONNX value that stands for an FX node, and the ONNX nodes that were made for it, in order."""
+    """An ONNX value that stands for an FX node, and the ONNX nodes that were made for it, in order.
+
+    Where an optimizer has put them in the place of others, ``fused`` holds all the FX nodes that those were made for.
+    """
 
     name: str
     provenance: Provenance
@@ -21,6 +24,7 @@ class OnnxValue:
     nodes: tuple[str, ...]
     computed_in: str | None
     opaque: str | None = None
+    fused: tuple[str, ...] = ()
 
 
 def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:

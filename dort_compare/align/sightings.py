@@ -68,7 +68,7 @@ class Sighting:
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
 
 
-class Observed:
+class Lookout:
     """Runs the graphs of a compiled model by ``run_graph`` and shows to ``see`` what modules may have returned.
 
     ``calls`` counts the calls of modules, those that Python makes and those that were traced.
@@ -154,4 +154,5 @@ class Observed:
             on_gradient(tensor, functools.partial(self._see_gradient, call, leaf))
 
     def _see_gradient(self, call: ModuleCall, leaf: str, gradient: torch.Tensor) -> None:
-        self._see(Sighting("gradient", call, gradient, leaf))
+        """Not the whole gradient where the graph that returns the tensor reads it too."""
+        self._see(Sighting("gradient", call, gradient, leaf, firm=False))

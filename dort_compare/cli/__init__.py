@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from dort_compare.cli.bisect import bisect
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
 from dort_compare.cli.llama import llama
@@ -23,6 +24,7 @@ def commands() -> None:
     """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
 
 
+commands.add_command(bisect)
 commands.add_command(check)
 commands.add_command(diff)
 commands.add_command(llama)

@@ -66,6 +66,15 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
 )
 @_size("--memory", MEMORY, "MiB of torch's values that are compared at a time.")
 @_size("--repeat", 1, "How often ONNX Runtime computes each value; one that changes is named.")
+@click.option(
+    "--suggest-fp32",
+    type=click.FloatRange(0, 1, max_open=True),
+    is_flag=False,
+    flag_value=0,
+    default=None,
+    help="Search for the few nodes to keep in float32; ERROR is a relative one to reach.  [default: the noise floor]",
+    metavar="[ERROR]",
+)
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
 def llama(

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
 
-from dort_compare.api import Comparison, compare_with, outcome_of, run_compiled
 from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
 from dort_compare.cli.side_by_side import side_by_side
+from dort_compare.comparison import Comparison, Effort, compare_with
+from dort_compare.compiled import run_compiled
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
+from dort_compare.measure.outcome import outcome_of
 from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import outcome_table, tensors_table, verdict_line
+from dort_compare.report.terminal import half_lines, outcome_table, shipped_lines, tensors_table, verdict_line
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -54,6 +56,12 @@ class Settings:
     seed: int
     memory: int
     repeat: int
+    suggest_fp32: float | None = None
+
+    @property
+    def mend(self) -> bool | float:
+        """What ``compare`` calls ``suggest_fp32``; 0 stands for the floors."""
+        return self.suggest_fp32 or self.suggest_fp32 is not None
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
@@ -85,9 +93,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
-    comparison = compare_with(
-        module, call, debug, settings.dynamic or None, memory=settings.memory, repeats=settings.repeat
-    )
+    effort = Effort(settings.memory, settings.repeat, settings.ortopt, settings.mend)
+    comparison = compare_with(module, call, debug, settings.dynamic or None, effort)
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
     onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
@@ -97,10 +104,16 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     echo(outcome_table(comparison.report.outputs))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    rows = comparison.report.rows
-    outputs = (*comparison.report.outputs, *onnxrt_rows)
-    report = Report(*judge(rows, outputs), rows, outputs, graphs=comparison.report.graphs)
+    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows))
+    if report.verdict == "agree":
+        verdict, causes = judge(report.rows, report.outputs)
+        report = replace(report, verdict=verdict, causes=causes)
+    if report.precision.half_values:
+        _title(echo, "half precision")
+        echo("\n".join(half_lines(report)))
     _title(echo, "verdict")
+    for line in shipped_lines(report):
+        echo(line)
     echo(verdict_line(report))
     return report
 

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
 
 from dort_compare.align import values_of_fx_nodes
+from dort_compare.align.provenance import OnnxValue
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
-from dort_compare.trace.executions import MEMORY, executions
+from dort_compare.trace.executions import MEMORY, Executed, executions
+
+Watch = Callable[[Executed, torch.dtype | None], None]
+"""Is shown every value as it passes, with the coarsest dtype that it went through."""
 
 
-def graph_rows(run: GraphRun, memory: int = MEMORY, repeats: int = 1) -> Iterator[Row]:
+def graph_rows(
+    run: GraphRun,
+    memory: int = MEMORY,
+    repeats: int = 1,
+    watches: Sequence[Watch] = (),
+    fused: Mapping[str, OnnxValue] | None = None,
+) -> Iterator[Row]:
     """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution.
 
     ``memory`` bounds the MiB of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
-    nodes run so often on the same operands, and a value that changes is named.
+    nodes run so often on the same operands, and a value that changes is named. ``fused`` gives, by FX node, the values
+    of a model in which nodes of several FX nodes may have become one.
     """
-    stands = values_of_fx_nodes(run.onnx_model)
+    stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
     names = {fx_node: value.name for fx_node, value in stands.items()}
     opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
     judge = Judge(run.phase, run.index)
-    for executed in executions(run, names, opaque, memory, repeats):
-        yield judge.row(executed, stands.get(executed.step.node.name))
+
+    def row(executed: Executed) -> Row:
+        found = judge.row(executed, stands.get(executed.step.node.name))
+        for watch in watches:
+            watch(executed, judge.precisions[executed.step.node])
+        return found
+
+    # map lets go of a value once it is judged
+    yield from map(row, executions(run, names, opaque, memory, repeats, is_fused=fused is not None))

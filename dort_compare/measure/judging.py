@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 
 import torch
 from torch import fx
@@ -11,10 +12,9 @@ from dort_compare.align.provenance import OnnxValue
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.local import LocalError, local_error
-from dort_compare.measure.metrics import Number, deviation, distance
+from dort_compare.measure.metrics import Distance, distance, measure
 from dort_compare.measure.rows import Row, Status, is_noise
 from dort_compare.provenance import Phase, Provenance, target_name
-from dort_compare.trace import Replay
 from dort_compare.trace.executions import Executed
 
 _NO_VALUE = "no ONNX value stands for it"
@@ -37,13 +37,13 @@ class Judge:
         if onnx is None or own is None:
             self._mark(node, inherits)
             return self._row(node, expected, "unaligned", reason=(onnx and onnx.opaque) or _NO_VALUE)
-        inherited = distance(expected, own)
-        torch_error = _from_float64(executed.step.exact, expected)
-        onnx_error = torch_error if inherited.equal else _from_float64(executed.step.exact, own)
+        exact = executed.step.exact
+        found = measure(expected, own, _first(executed.local), exact if exact.dtype == torch.float64 else None)
+        inherited, torch_error, onnx_error = found.inherited, found.torch_vs_float64, found.onnx_vs_float64
         floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
-        local, reason = _local(executed)
+        local, reason = _local(executed, found.local)
         if reason is not None:
             status: Status = "inherits" if inherits and local is None else "diverges"
         elif local is not None:
@@ -58,6 +58,7 @@ class Judge:
             onnx_value=onnx.name,
             onnx_nodes=onnx.nodes,
             op_types=onnx.op_types,
+            fused=onnx.fused,
             computed_in=onnx.computed_in,
             is_unstable=local is not None and reason is not None,
             inherited=inherited,
@@ -96,25 +97,27 @@ class Judge:
         )
 
 
-def _local(executed: Executed) -> tuple[LocalError | None, str | None]:
+def _first(runs: Sequence[torch.Tensor | ExecutionError]) -> torch.Tensor | None:
+    """What the nodes made of torch's operands, unless they fail on them."""
+    values = [run for run in runs if isinstance(run, torch.Tensor)]
+    return values[0] if values and len(values) == len(runs) else None
+
+
+def _local(executed: Executed, whole: Distance | None) -> tuple[LocalError | None, str | None]:
     """The local error, and what else there is to say: that the nodes fail on torch's operands, or are not stable."""
     step, runs = executed.step, executed.local
-    if not runs:
-        return None, None
     failed = next((run for run in runs if isinstance(run, ExecutionError)), None)
     if failed is not None:
         return None, f"on torch's operands: {failed}"
+    if whole is None:
+        return None, None
     values = [run for run in runs if isinstance(run, torch.Tensor)]
-    local = local_error(Replay(step.operands), step.node, step.value, values[0])
+    local = local_error(executed.replay, step.node, step.value, values[0], whole)
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,
         f"changes from run to run on the same operands: {changes} of {len(values) - 1} differ" if changes else None,
     )
-
-
-def _from_float64(exact: torch.Tensor, value: torch.Tensor) -> Number | None:
-    return deviation(exact, value) if exact.dtype == torch.float64 and value.is_floating_point() else None
 
 
 def _call_of(node: fx.Node) -> fx.Node:

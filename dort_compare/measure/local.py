@@ -37,8 +37,12 @@ class LocalError:
     onnx_vs_float64: float | None = None
 
 
-def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> LocalError:
+def local_error(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance
+) -> LocalError:
     """The local error of ``value``, which ONNX Runtime computed for ``node`` where torch's kernel got ``expected``.
+
+    ``whole`` is the distance of the two.
 
     Noise is a few unit roundoffs of the largest element. Beyond them both are held against float64 on the same
     operands: noise is then an error of at most those roundings, eight times what a rounding of each of the operands
@@ -48,7 +52,6 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
     and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime computes those in
     float32; and where equal elements are sorted, whose order torch leaves open.
     """
-    whole = distance(expected, value)
     if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
     if not expected.is_floating_point():
@@ -56,7 +59,8 @@ def local_error(replay: Replay, node: fx.Node, expected: torch.Tensor, value: to
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         )
         return LocalError(whole, 0.0, is_open)
-    extreme = extremes_of_both(expected, value)
+    is_large = whole.scale is None or whole.scale >= _EXTREME * torch.finfo(expected.dtype).max
+    extreme = extremes_of_both(expected, value) if is_large else None
     found = whole
     if extreme is not None:
         expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
@@ -100,14 +104,15 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
     Eight times a rounding to float32, in which kernels compute at least, and where the result has a finer ``dtype``
-    than an operand, twice a rounding to that one's: fused attention rounds its scores. Nothing for what works element
-    by element.
+    than an operand, twice a rounding to that one's: fused attention rounds its scores. So does every chain of ops that
+    torch rounds in between. Nothing for one op that works element by element.
     """
-    if isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags:
+    is_pointwise = isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags
+    if is_pointwise and not of.replay.is_chain:
         return 0.0
     moved = _SHAKEN * _moved(of, exact, torch.float32)
-    coarse = coarsest([value.dtype for value in of.replay.operands() if isinstance(value, torch.Tensor)])
-    if coarse is None or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+    coarse = coarsest(list(of.replay.dtypes()))
+    if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -61,16 +61,24 @@ class ModuleRow:
         }
 
 
-def module_rows(matches: Matches, in_eager: Counter[str], in_graphs: Counter[str]) -> tuple[ModuleRow, ...]:
-    """The rows in eager's order, a gradient where it arrives. The counters say how often each module was called."""
-    agreeing = {(match.run, match.node) for match in matches.found.values() if match.ok}
+def module_rows(
+    matches: Matches, in_eager: Counter[str], in_graphs: Counter[str], outcome_departs: bool
+) -> tuple[ModuleRow, ...]:
+    """The rows in eager's order, a gradient where it arrives. The counters say how often each module was called.
+
+    A departure that leads to no other, and not to an output or gradient of the model either, may be a wrong pair, such
+    as of a result that nobody reads and the graph does not compute: it is not aligned.
+    """
+    surroundings = _Surroundings(matches.found.values())
     rows = []
     for place in matches.dtypes:
         if place.kind == "input":
             continue  # it only bounds where a departure enters
         match = matches.found.get(place)
         reason = _miscounted(place.call.module, in_eager, in_graphs) or _why_not(place, match, matches)
-        rows.append(_row(place, match, reason, matches, agreeing))
+        if match is not None and reason is None and not match.ok and not surroundings.leads_on(match, outcome_departs):
+            reason = "what it is held against differs, but nothing that follows from it does"
+        rows.append(_row(place, match, reason, matches, surroundings))
     return tuple(rows)
 
 
@@ -85,14 +93,11 @@ def _why_not(place: Place, match: Match | None, matches: Matches) -> str | None:
     if match is None:
         if place in matches.written:
             return "eager writes it in place afterwards"
-        return "no value of the compiled graphs has its dtype and shape"
+        return "no value of the compiled graphs is sure to stand for it"
     return None if matches.is_certain(place) else "what it is held against may not be it"
 
 
-_Node = tuple[GraphCall | None, fx.Node | None]
-
-
-def _row(place: Place, match: Match | None, reason: str | None, matches: Matches, agreeing: set[_Node]) -> ModuleRow:
+def _row(place: Place, match: Match | None, reason: str | None, matches: Matches, around: _Surroundings) -> ModuleRow:
     dtype, shape = str(matches.dtypes[place]).removeprefix("torch."), tuple(matches.shapes[place])
     call = place.call
     row = ModuleRow(call.module, call.number, place.leaf, place.kind, dtype, shape, "unaligned", reason)
@@ -107,14 +112,14 @@ def _row(place: Place, match: Match | None, reason: str | None, matches: Matches
         torch_vs_float64=match.torch_error,
         graph_vs_float64=match.graph_error,
     )
-    return row if match.ok else replace(row, **_cause(place, match, agreeing))
+    return row if match.ok else replace(row, **_cause(place, match, around))
 
 
-def _cause(place: Place, match: Match, agreeing: set[_Node]) -> dict[str, Any]:
+def _cause(place: Place, match: Match, around: _Surroundings) -> dict[str, Any]:
     """Where the departure enters, as closely as values that agree around it tell."""
     if match.node is None or match.run is None:
         return {"cause": place.call.module}
-    nodes = _between(match.node, {node for run, node in agreeing if run is match.run})
+    nodes = around.since_agreement(match.node, match.run)
     if not nodes:
         return {"cause": place.call.module}
     paths = [match.run.module_of(node) for node in nodes if not node.meta.get("is_gradient_acc")]
@@ -126,18 +131,49 @@ def _cause(place: Place, match: Match, agreeing: set[_Node]) -> dict[str, Any]:
     }
 
 
-def _between(node: fx.Node, agreeing: set[fx.Node | None]) -> list[fx.Node]:
-    """The operations from which ``node`` follows without one that agrees between, in order; of one phase only."""
-    backward = is_backward(node)
-    found: set[fx.Node] = set()
-    waiting = [node]
+class _Surroundings:
+    """Which nodes of each run of a graph agree with eager, and which depart."""
+
+    def __init__(self, matches: Iterable[Match]) -> None:
+        self._agreeing: dict[GraphCall | None, set[fx.Node | None]] = defaultdict(set)
+        self._departing: dict[GraphCall | None, set[fx.Node | None]] = defaultdict(set)
+        for match in matches:
+            (self._agreeing if match.ok else self._departing)[match.run].add(match.node)
+
+    def leads_on(self, match: Match, outcome_departs: bool) -> bool:
+        """Whether something departs that follows from ``match``; all that was compared may lie before it."""
+        if match.node is None:
+            return outcome_departs
+        later = _all_behind(match.node)
+        if later & self._departing[match.run]:
+            return True
+        return outcome_departs and not (later | {match.node}) & self._agreeing[match.run]
+
+    def since_agreement(self, node: fx.Node, run: GraphCall) -> list[fx.Node]:
+        """The operations from which ``node`` follows without one that agrees between, in order; of one phase only."""
+        backward = is_backward(node)
+        found: set[fx.Node] = set()
+        waiting = [node]
+        while waiting:
+            each = waiting.pop()
+            if each in found or each in self._agreeing[run] or each.op != "call_function":
+                continue
+            if is_backward(each) == backward:
+                found.add(each)
+                waiting.extend(each.all_input_nodes)
+        return [each for each in node.graph.nodes if each in found]
+
+
+def _all_behind(node: fx.Node) -> set[fx.Node | None]:
+    """What reads ``node``, directly or not."""
+    found: set[fx.Node | None] = set()
+    waiting = list(node.users)
     while waiting:
         each = waiting.pop()
-        if each in found or each in agreeing or each.op != "call_function" or is_backward(each) != backward:
-            continue
-        found.add(each)
-        waiting.extend(each.all_input_nodes)
-    return [each for each in node.graph.nodes if each in found]
+        if each not in found:
+            found.add(each)
+            waiting.extend(each.users)
+    return found
 
 
 def common_path(paths: Sequence[str]) -> str:
@@ -150,15 +186,6 @@ def common_path(paths: Sequence[str]) -> str:
 def departures(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
     """Those that depart, in order of execution."""
     return [row for row in rows if row.status == "departs"]
-
-
-def without_a_stray(rows: Sequence[ModuleRow]) -> tuple[ModuleRow, ...]:
-    """The rows of a model whose outputs and gradients do not depart: a lone departure leads to nothing, and so may be a
-    wrong pair, such as of a result that nobody reads and the graph does not compute."""
-    if len(departures(rows)) != 1:
-        return tuple(rows)
-    reason = "what it is held against differs, but nothing that follows from it does"
-    return tuple(replace(row, status="unaligned", reason=reason) if row.status == "departs" else row for row in rows)
 
 
 def alignment(rows: Sequence[ModuleRow]) -> Mapping[str, int]:

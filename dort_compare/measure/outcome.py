@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from dort_compare.measure.floor import coarsest, noise_floor
-from dort_compare.measure.metrics import Distance, Number, deviation, distance
+from dort_compare.measure.metrics import Distance, Number, measure
 from dort_compare.measure.rows import is_noise, json_number
+from dort_compare.trace import Outcome
+from dort_compare.trace.modules import Call
 
 Kind = Literal["output", "gradient"]
 
@@ -77,11 +81,26 @@ def _row(
     dtype, shape = str(one.dtype).removeprefix("torch."), tuple(one.shape)
     if expected is None or got is None:
         return OutcomeRow(backend, kind, name, dtype, shape, ok=False)
-    found = distance(expected, got)
-    torch_error = onnx_error = None
-    if exact is not None and exact.is_floating_point() and exact.shape == expected.shape == got.shape:
-        torch_error, onnx_error = (deviation(exact, value) for value in (expected, got))
+    measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
+    found, torch_error, onnx_error = measured.inherited, measured.torch_vs_float64, measured.onnx_vs_float64
     own = coarsest([expected.dtype])
     floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error, expected.numel())
     ok = is_noise(found, floor, onnx_error)
     return OutcomeRow(backend, kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)
+
+
+def outcome_of(
+    backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
+) -> tuple[OutcomeRow, ...]:
+    """Rows for the outputs and gradients that a backend computed; ``precision`` is that of ``precision_of``."""
+    return (
+        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision),
+        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision),
+    )
+
+
+def precision_of(model: nn.Module, call: Call) -> torch.dtype | None:
+    """The coarsest dtype of autocast, parameters, buffers and arguments."""
+    arguments = [leaf for leaf in tree_leaves((tuple(call.args), dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
+    dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *arguments)]
+    return coarsest([*dtypes, call.autocast] if call.autocast else dtypes)

@@ -19,7 +19,8 @@ class Row:
     ``inherited`` is the distance where each side has its own earlier values, ``local`` where ONNX has torch's operands;
     the latter's distances from float64 are measured where the two sides lie more than a few roundings apart. ``reason``
     says why nothing was held against an unaligned value, or what numbers do not say of a diverging one. ``call`` is the
-    FX node that computes the value: another one than ``fx_node`` where an op has several results.
+    FX node that computes the value: another one than ``fx_node`` where an op has several results. ``fused`` holds the
+    FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``.
     """
 
     phase: Phase
@@ -36,6 +37,7 @@ class Row:
     onnx_value: str | None = None
     onnx_nodes: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
     computed_in: str | None = None
     is_unstable: bool = False
     inherited: Distance | None = None
@@ -56,6 +58,8 @@ class Row:
             "target": self.target,
             "onnx_value": self.onnx_value,
             "onnx_nodes": list(self.onnx_nodes),
+            "op_types": list(self.op_types),
+            "fused": list(self.fused),
             "dtype": self.dtype,
             "shape": list(self.shape),
             "module": self.module,

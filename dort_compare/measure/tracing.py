@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from dort_compare.align.sightings import Observed, RunGraph, Sighting
+from dort_compare.align.sightings import Lookout, RunGraph, Sighting
 from dort_compare.backends import DebugBackend
 from dort_compare.measure.module_matches import Matches
-from dort_compare.measure.modules import ModuleRow, module_rows, without_a_stray
+from dort_compare.measure.modules import ModuleRow, module_rows
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
@@ -66,14 +66,11 @@ class Tracing:
         self._in_graphs = calls.begun
         self._matches.forget()
 
-    @contextmanager
-    def in_float64(self) -> Iterator[None]:
-        """Within it the plain model is to be run in float64: what departs no further than eager itself is settled."""
-        if not self._matches.suspects:
-            yield
-            return
-        with module_values(self._model, self._matches.hold_against_float64):
-            yield
+    def settle_in_float64(self, run: Callable[[], object]) -> None:
+        """Has ``run`` run the plain model in float64, if any departs: what does no further than eager is settled."""
+        if self._matches.suspects:
+            with module_values(self._model, self._matches.hold_against_float64):
+                run()
 
     def scatters(self, rows: Sequence[OutcomeRow]) -> Scatters:
         """How far outputs and gradients scatter where roundings fall by chance; nothing where no row or module asks.
@@ -103,10 +100,10 @@ class Tracing:
 
     def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
         """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""
-        rows = module_rows(self._matches, self._in_eager, self._in_graphs)
-        return without_a_stray(rows) if all(row.ok for row in traced) else rows
+        departs = not all(row.ok for row in traced)
+        return module_rows(self._matches, self._in_eager, self._in_graphs, departs)
 
     def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, ModuleCalls]:
-        observed = Observed(self._model, run, see)
-        with self._backend.executing(observed.execute), observed.watching():
-            return self._call(), observed.calls
+        lookout = Lookout(self._model, run, see)
+        with self._backend.executing(lookout.execute), lookout.watching():
+            return self._call(), lookout.calls

@@ -84,7 +84,7 @@ def judge(
     before_onnx = () if departure is None else (departure,)
     if astray or before_onnx:
         causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", (*(_at_row(row, dataflow) for row in causes), *before_onnx)
+        return "diverge", (*(at_row(row, dataflow) for row in causes), *before_onnx)
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
@@ -93,7 +93,8 @@ def judge(
     return "agree", ()
 
 
-def _at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+    """The cause that a row is which diverges."""
     measured = row.local is not None and row.local_torch_vs_float64 is not None
     divergence = Divergence(
         phase=row.phase,

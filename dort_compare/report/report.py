@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.measure.modules import ModuleRow
+from dort_compare.measure.observer import Observed
+from dort_compare.measure.optimized import Optimized
 from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.precision import Precision
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
+from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
 
 SCHEMA = 1
@@ -28,7 +32,10 @@ class Report:
     rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
     whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
     in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
-    against the traced graphs on torch's kernels.
+    against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
+    made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
+    exposed models. precision: casts, and how half-precision values use their dtype.
+    suggestion: what to keep in float32, where that was asked for.
     """
 
     verdict: Judgement
@@ -38,6 +45,10 @@ class Report:
     fallbacks: tuple[Fallback, ...] = ()
     graphs: tuple[GraphId, ...] = ()
     modules: tuple[ModuleRow, ...] = ()
+    optimized: Optimized | None = None
+    observed: tuple[Observed, ...] = ()
+    precision: Precision = field(default_factory=Precision)
+    suggestion: Suggestion | None = None
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -63,6 +74,10 @@ class Report:
             "graphs": [graph.to_json() for graph in self.graphs],
             "modules": [row.to_json() for row in self.modules],
             "by_module": [errors.to_json() for errors in by_module(self.rows)],
+            "optimized": self.optimized.to_json() if self.optimized else None,
+            "observer": [seen.to_json() for seen in self.observed],
+            "precision": self.precision.to_json(),
+            "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
         }
 
     def to_json(self, path: str | Path) -> None:

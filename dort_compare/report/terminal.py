@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from dort_compare.backends.fallback import grouped
+from dort_compare.measure.observer import Observed
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
+from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence
+from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
 from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
@@ -56,18 +59,22 @@ def report_text(report: Report) -> str:
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         lines.append(f"{computed} of them computed in float32 and rounded back to their own dtype")
+    lines += shipped_lines(report)
+    lines += half_lines(report)
     if report.fallbacks:
         lines.append(f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes")
         lines.append(grouped(report.fallbacks))
     lines += _modules_text(report)
-    astray = [row for row in report.rows if row.status != "ok"]
-    if astray:
-        table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source")
-        for row in astray:
-            cells = (row.status, row.phase, row.fx_node, row.target, row.dtype, shape_text(row.shape))
-            table.add_row(*cells, row.reason or max_abs(row.inherited), number(row.noise_floor), row.source)
-        lines += ["", rendered(table)]
+    lines += _astray(report.rows)
+    if report.optimized:
+        lines += _astray(report.optimized.rows)
     return "\n".join(lines)
+
+
+def half_lines(report: Report) -> list[str]:
+    """What there is to say of half precision, and what to keep in float32 where that was asked for."""
+    suggested = suggestion_lines(report.suggestion) if report.suggestion else []
+    return [printable(line) for line in precision_lines(report.precision) + suggested]
 
 
 def _modules_text(report: Report) -> list[str]:
@@ -77,6 +84,43 @@ def _modules_text(report: Report) -> list[str]:
     if any(row.module for row in report.rows):
         lines += ["", modules_table(report.rows)]
     return lines
+
+
+def _astray(rows: Sequence[Row]) -> list[str]:
+    """The values that are not ok."""
+    table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source", "fused")
+    for row in rows:
+        if row.status != "ok":
+            cells = (row.status, row.phase, row.fx_node, row.target, row.dtype, shape_text(row.shape))
+            found = row.reason or max_abs(row.inherited)
+            table.add_row(*cells, found, number(row.noise_floor), row.source, " ".join(row.fused))
+    return ["", rendered(table)] if table.row_count else []
+
+
+def shipped_lines(report: Report) -> list[str]:
+    """What became of the values in the optimized models, and whether exposing values changed the outputs."""
+    lines = []
+    if report.optimized:
+        statuses = Counter(row.status for row in report.optimized.rows)
+        values = ", ".join(f"{n} {status}" for status, n in statuses.items())
+        fused = sum(bool(row.fused) for row in report.optimized.rows)
+        lines.append(f"optimized: {values}; {fused} of them by other nodes, {report.optimized.fused_away} fused away")
+    if report.observed:
+        lines.append(f"observer: exposing values changed {_changed(report.observed)}")
+    return lines
+
+
+def _changed(observed: Sequence[Observed]) -> str:
+    """How many outputs, each counted once, whichever execution it differs from."""
+    changed = [seen for seen in observed if not seen.distance.equal]
+    total, different = (len({(seen.graph, seen.output) for seen in some}) for some in (observed, changed))
+    if not changed:
+        return f"none of {total} outputs"
+    worst = next((seen for seen in changed if not seen.ok), None)
+    if worst is None:
+        return f"{different} of {total} outputs, none by more than noise"
+    where = f"{worst.output} of {worst.phase} graph {worst.graph}, {worst.execution}, by {max_abs(worst.distance)}"
+    return f"{different} of {total} outputs, {where} where {number(worst.noise_floor)} is noise"
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:

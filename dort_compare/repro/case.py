@@ -14,6 +14,7 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.errors import ExecutionError, UsageError
 from dort_compare.measure.floor import rounding
 from dort_compare.measure.local import local_error
+from dort_compare.measure.metrics import distance
 from dort_compare.provenance import Provenance
 from dort_compare.repro.cut import cut_names, cut_out
 from dort_compare.runtime.providers import nearest
@@ -109,7 +110,7 @@ def _result(name: str, step: Step, made: Mapping[str, torch.Tensor] | str) -> Re
     floor = rounding(expected.dtype) * _scale(expected)
     if isinstance(made, str):
         return Result(name, expected, exact, None, floor, made)
-    error = local_error(replay, step.node, expected, made[name])
+    error = local_error(replay, step.node, expected, made[name], distance(expected, made[name]))
     return Result(name, expected, exact, made[name], max(floor, error.noise_floor))
 
 

@@ -40,17 +40,23 @@ class Program:
         self._session = make_session(self.model, settings, self.providers) if self._devices else None
 
     def __call__(self, *arguments: Argument) -> list[Result]:
-        given = {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
-        values: dict[str, Result] = {**given}
-        if self._session is not None:
-            feeds = {name: as_tensor(argument) for name, argument in given.items()}
-            results = self._run(self._session, feeds)
-            for (name, output), result in zip(self.signature.computed.items(), results, strict=True):
-                values[name] = _as_traced(result, output)
+        values: dict[str, Result] = {**self._named(arguments)}
+        for name, result in self.computed(*arguments).items():
+            values[name] = _as_traced(result, self.signature.computed[name])
         for check in self.signature.checks:
             if not values[check.name]:
                 raise CheckError(check.message)
         return [_returned(output, values) for output in self.signature.outputs]
+
+    def computed(self, *arguments: Argument) -> dict[str, torch.Tensor]:
+        """What the session computes of the arguments of the graph, by the names of the model's outputs."""
+        if self._session is None:
+            return {}
+        feeds = {name: as_tensor(argument) for name, argument in self._named(arguments).items()}
+        return dict(zip(self.signature.computed, self._run(self._session, feeds), strict=True))
+
+    def _named(self, arguments: Sequence[Argument]) -> dict[str, Argument]:
+        return {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
 
     def _run(self, session: Session, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """The computed values. Where a kernel fails that a check guards, the check is the error, as it is in torch."""

@@ -59,9 +59,14 @@ class Session:
 
 
 def make_session(
-    whole: ir.Model | onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]
+    whole: ir.Model | onnx.ModelProto,
+    settings: SessionSettings,
+    providers: Sequence[Provider],
+    disabled: Sequence[str] | None = None,
 ) -> Session:
     """A session for a model on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
+
+    ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would change the model's values.
 
     Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, RuntimeUnavailableError where a
     provider does not work on this machine.
@@ -70,9 +75,10 @@ def make_session(
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _on_torch_stream(providers)
     options = settings.make_options()
+    off = _inexact_for(model) if disabled is None else list(disabled)
     try:
         session = ort.InferenceSession(
-            model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=_inexact_for(model)
+            model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=off
         )
     except Exception as problem:  # noqa: BLE001
         raise _explained(problem, origins) from None

@@ -33,6 +33,7 @@ def eager_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterato
     """
     interpreter = Interpreter(graph_module)
     interpreter.args_iter = iter(inputs)
+    reads = last_reads(interpreter.graph)
     for node in interpreter.graph.nodes:
         if node.op == "output":
             return
@@ -40,10 +41,21 @@ def eager_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterato
         if isinstance(value, torch.Tensor) and node.op == "call_function":
             yield node, value
         del value
-        for read in last_read_by(interpreter, node):
+        for read in reads[node]:
             del interpreter.env[read]
 
 
-def last_read_by(interpreter: fx.Interpreter, node: fx.Node) -> list[fx.Node]:
-    """The nodes whose values nobody reads once ``node`` has run."""
-    return [*interpreter.user_to_last_uses.get(node, []), *([] if node.users else [node])]
+def last_reads(graph: fx.Graph, *, keeps_outputs: bool = False) -> dict[fx.Node, list[fx.Node]]:
+    """By each node, those whose values no call reads once it has run.
+
+    That the graph returns a value counts as reading it where ``keeps_outputs``.
+    """
+    last: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        last[node] = node
+        if node.op != "output" or keeps_outputs:
+            last.update(dict.fromkeys(node.all_input_nodes, node))
+    found: dict[fx.Node, list[fx.Node]] = {node: [] for node in last}
+    for value, reader in last.items():
+        found[reader].append(value)
+    return found

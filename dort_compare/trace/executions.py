@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
+from dort_compare.trace.replay import Replay, chain_to
 
 MEMORY = 64
 """MiB of torch's values in one window: each is held five times while they are compared."""
@@ -24,14 +26,22 @@ _STEPS = 64
 class Executed:
     """A step with what ONNX Runtime computed for it.
 
-    ``own`` comes of ONNX Runtime's own earlier values, ``local`` of torch's, once for each repeat; an error stands
-    where ONNX Runtime cannot run the nodes on those. A step that no ONNX value stands for has none, and one whose
-    ONNX value stands for an earlier step that it does not read has no ``local``.
+    ``onnx_value`` is the name of the ONNX value that stands for it. ``own`` comes of ONNX Runtime's own earlier values,
+    ``local`` of torch's, once for each repeat; an error stands where ONNX Runtime cannot run the nodes on those. A step
+    that no ONNX value stands for has none, and one whose ONNX value stands for an earlier step that it does not read
+    has no ``local``. ``fused`` repeats by torch what ``local`` did, where ONNX nodes of several steps may be one.
     """
 
     step: Step
+    onnx_value: str | None = None
     own: torch.Tensor | None = None
     local: Sequence[torch.Tensor | ExecutionError] = ()
+    fused: Replay | None = None
+
+    @property
+    def replay(self) -> Replay:
+        """The step again, by torch, on torch's operands."""
+        return self.fused or Replay(self.step.operands)
 
 
 @dataclass
@@ -45,13 +55,18 @@ class _Window:
 
 
 def executions(
-    run: GraphRun, stands_for: Mapping[str, str], opaque: frozenset[str], memory: int = MEMORY, repeats: int = 1
+    run: GraphRun,
+    stands_for: Mapping[str, str],
+    opaque: frozenset[str],
+    memory: int = MEMORY,
+    repeats: int = 1,
+    is_fused: bool = False,
 ) -> Iterator[Executed]:
     """Runs the graph every way and yields its tensors in order, each freed after its last reader.
 
     ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers,
     and are fed to no one. ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says
-    how often ONNX Runtime computes on torch's operands.
+    how often ONNX Runtime computes on torch's operands. ``is_fused`` says that nodes of several steps may be one.
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
@@ -70,6 +85,9 @@ def executions(
         made = [name for fx_node, name in named.items() if first.setdefault(name, fx_node) == fx_node]
         for name in made:
             local.give(name, as_tensor(steps[first[name]].value))
+        fused = {
+            name: _replay(run, steps[first[name]], local.operands(name), first, opaque) for name in made if is_fused
+        }
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)
         for fx_node, step in steps.items():
@@ -80,16 +98,33 @@ def executions(
                 continue
             name = named[fx_node]
             if first[name] == fx_node:
-                yield Executed(step, theirs[name], [found[name] for found in alone])
+                yield Executed(step, name, theirs[name], [found[name] for found in alone], fused.get(name))
             else:
                 before = step.operands.get(first[name])
-                yield Executed(step, theirs[name], [] if before is None else [before])
+                yield Executed(step, name, theirs[name], [] if before is None else [before])
+        del window, steps, step, theirs, alone, fused  # before the next window is made
+
+
+def _replay(
+    run: GraphRun,
+    step: Step,
+    operands: Mapping[str, torch.Tensor],
+    stands_for: Mapping[str, str],
+    opaque: frozenset[str],
+) -> Replay:
+    """What leads to a step from the ONNX values ``operands``, graph inputs and torch's values that ONNX cannot have."""
+    given: dict[str, Any] = {name: value for name, value in step.operands.items() if name in opaque}
+    given |= {**run.inputs, **{stands_for.get(name, name): value for name, value in operands.items()}}
+    chain = chain_to(step.node, given)
+    read = {operand.name for node in (*chain, step.node) for operand in node.all_input_nodes}
+    return Replay({name: value for name, value in given.items() if name in read}, chain)
 
 
 def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         window.add(step)
+        del step
         if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
             yield window
             window = _Window()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,10 +67,15 @@ def _decides_on_a_size(node: fx.Node) -> bool:
 
 def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
     """``target(*args, **kwargs)`` with floating operands and dtype arguments raised to float64, and so the result."""
-    args, kwargs = pytree.tree_map(_raised, (args, kwargs))
+    return call_raised(target, args, kwargs, _raised)
+
+
+def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any]) -> Any:
+    """``target(*args, **kwargs)`` with ``raised`` applied to operands, dtype arguments and the result."""
+    args, kwargs = pytree.tree_map(raised, (args, kwargs))
     if target is aten._softmax.default or target is aten._log_softmax.default:
-        args = (*args[:2], False)  # half_to_float has no meaning for float64
-    return pytree.tree_map(_raised, in_any_layout(target)(*args, **kwargs))
+        args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
+    return pytree.tree_map(raised, in_any_layout(target)(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:

@@ -33,6 +33,10 @@ class LocalRun:
         if self._readers[name]:
             self._given[name] = value
 
+    def operands(self, target: str) -> dict[str, torch.Tensor]:
+        """The reference's values that the nodes of ``target`` read."""
+        return {name: self._given[name] for name in self._operands[target] if name in self._given}
+
     def values(self, targets: Sequence[str], repeats: int = 1) -> list[dict[str, torch.Tensor | ExecutionError]]:
         """What the nodes of ``targets`` make of the values given, as often as ``repeats`` says.
 

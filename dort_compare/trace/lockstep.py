@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
-from dort_compare.trace.eager import Interpreter, last_read_by
+from dort_compare.trace.eager import Interpreter, last_reads
 from dort_compare.trace.float64 import Float64
 
 
@@ -37,6 +37,7 @@ def lockstep(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[St
     eager, exact = Interpreter(graph_module), Float64(graph_module)
     eager.args_iter, exact.args_iter = iter(inputs), iter(inputs)
     read_before: dict[fx.Node, dict[str, Any]] = {}
+    reads = last_reads(graph_module.graph)
     for node in graph_module.graph.nodes:
         if node.op == "output":
             return
@@ -54,6 +55,6 @@ def lockstep(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[St
         elif isinstance(value, (tuple, list)):
             read_before[node] = operands
         del value, operands
-        for read in last_read_by(eager, node):
+        for read in reads[node]:
             del eager.env[read], exact.env[read]
             read_before.pop(read, None)

@@ -52,15 +52,37 @@ def initializers(model: onnx.ModelProto) -> dict[str, torch.Tensor]:
     return {tensor.name: as_torch(ir.from_proto(tensor)) for tensor in model.graph.initializer}
 
 
-def optimized(model: onnx.ModelProto, settings: SessionSettings, providers: Sequence[Provider]) -> onnx.ModelProto:
-    """What ONNX Runtime's optimizers make of ``model``."""
+def optimized(
+    model: onnx.ModelProto,
+    settings: SessionSettings,
+    providers: Sequence[Provider],
+    disabled: Sequence[str] | None = None,
+) -> onnx.ModelProto:
+    """What ONNX Runtime's optimizers make of ``model``; ``disabled`` names those that are off, as for ``make_session``.
+
+    Raises ExecutionError where ONNX Runtime refuses the model.
+    """
     with tempfile.TemporaryDirectory(prefix="dort_compare_") as folder:
         path = Path(folder) / "optimized.onnx"
         options = settings.make_options()
         before, options.optimized_model_filepath = options.optimized_model_filepath, str(path)
-        make_session(model, SessionSettings(session_options=options), providers)
-        options.optimized_model_filepath = before
-        return onnx.load(path)
+        try:
+            make_session(model, SessionSettings(session_options=options), providers, disabled)
+        finally:
+            options.optimized_model_filepath = before
+        return _with_constants_of(model, onnx.load(path))
+
+
+def _with_constants_of(model: onnx.ModelProto, made: onnx.ModelProto) -> onnx.ModelProto:
+    """``made`` with the constants of ``model`` that were too large for the session, which took them as inputs."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    given = [value for value in made.graph.input if value.name not in constants]
+    large = [constants[value.name] for value in made.graph.input if value.name in constants]
+    if large:
+        del made.graph.input[:]
+        made.graph.input.extend(given)
+        made.graph.initializer.extend(large)
+    return made
 
 
 def _exposing(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:

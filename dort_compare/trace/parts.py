@@ -25,8 +25,10 @@ _AS_IT_IS = SessionSettings(
         "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
         "log_severity_level": 4,
         "enable_mem_pattern": False,
+        "enable_cpu_mem_arena": False,
     }
 )
+"""Without an arena, whose memory one value that is kept would keep whole."""
 _SEQUENCES = {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
 
 _MADE_HERE = "/made"

@@ -1,9 +1,9 @@
-"""One op again, by torch, on operands that another execution had."""
+"""One op again, or a chain of them, by torch, on operands that another execution had."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,12 +18,20 @@ class Replay:
     """Runs single nodes of a graph on given values.
 
     ``values`` holds, by FX node name, the graph's inputs and what the other execution computed; a 0-d tensor stands for
-    a size. What an op that returns several values gives is computed again for each of them.
+    a size. What an op that returns several values gives is computed again for each of them. ``chain`` holds, in order,
+    the nodes that lie between those values and the node; None where the node itself reads them.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], chain: Sequence[fx.Node] | None = None) -> None:
         self._values = values
+        self._chain = chain
+        self._made: dict[str, Any] = {}
         self._change: Change | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether several ops are replayed as one, so that what lies between them need not be rounded."""
+        return self._chain is not None
 
     @torch.no_grad()
     def value(self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None) -> torch.Tensor | None:
@@ -33,30 +41,42 @@ class Replay:
         """
         self._change = change
         try:
+            self._make_chain(in_float64)
             result = self._call(node, in_float64)
         except (_UnknownError, NotImplementedError, RuntimeError):
             return None
+        finally:
+            self._made = {}
         return result if isinstance(result, torch.Tensor) else None
 
-    def operands(self) -> Collection[Any]:
-        """All the values it was given."""
-        return self._values.values()
+    def dtypes(self) -> Iterator[torch.dtype]:
+        """The dtypes of all the tensors it was given, and of those that a chain makes in between."""
+        made = (node.meta.get("val") for node in self._chain or ())
+        return (value.dtype for value in (*self._values.values(), *made) if isinstance(value, torch.Tensor))
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
         argument = node.args[position]
         self._change = None
         try:
+            self._make_chain(in_float64=False)
             value = self._operand(argument) if isinstance(argument, fx.Node) else None
-        except _UnknownError:
+        except (_UnknownError, NotImplementedError, RuntimeError):
             return None
+        finally:
+            self._made = {}
         return value if isinstance(value, torch.Tensor) else None
+
+    def _make_chain(self, in_float64: bool) -> None:
+        for node in self._chain or ():
+            self._made[node.name] = self._call(node, in_float64)
 
     def _call(self, node: fx.Node, in_float64: bool) -> Any:
         if node.target is operator.getitem:
             producer, position = node.args
             assert isinstance(producer, fx.Node)
-            return self._call(producer, in_float64)[position]
+            made = self._made.get(producer.name)
+            return (self._call(producer, in_float64) if made is None else made)[position]
         args: Any
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
         if _reads_memory(node):
@@ -68,6 +88,8 @@ class Replay:
     def _operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
             return operator.attrgetter(str(node.target))(node.graph.owning_module)
+        if node.name in self._made:
+            return self._made[node.name]
         if node.name not in self._values:
             raise _UnknownError(node.name)
         value = self._values[node.name]
@@ -75,6 +97,18 @@ class Replay:
             return self._change(value)
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
+
+
+def chain_to(node: fx.Node, known: Collection[str]) -> list[fx.Node]:
+    """The calls, in order, that lead from the values ``known`` (names of FX nodes) and from inputs to ``node``."""
+    found: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        reads = waiting.pop().all_input_nodes
+        further = {n for n in reads if n.op == "call_function" and n.name not in known} - found
+        found |= further
+        waiting.extend(further)
+    return sorted(found)
 
 
 def _reads_memory(node: fx.Node) -> bool:

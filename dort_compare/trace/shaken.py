@@ -14,6 +14,8 @@ from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
 
 _HALVES = (torch.float16, torch.bfloat16)
+_UNIT = 0.75
+"""Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _SHARES = (1.0, 1 / 16)
@@ -67,22 +69,20 @@ class _Shaken(Watched):
         if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
             return exact
         nearest = exact.to(traced.dtype)
-        rounded = nearest.double()
-        steps = self._steps(exact, 1 if traced.dtype in _HALVES else width)
-        steps = torch.where(rounded == rounded.round(), (exact - rounded).sign(), steps)
-        unit = torch.finfo(traced.dtype).eps * torch.exp2(torch.floor(torch.log2(exact.abs())))
-        moved = (rounded + steps * unit).to(traced.dtype)
-        keep = (rounded == exact) | (self._chances(exact) >= self.share) | ~moved.isfinite()
-        return torch.where(keep, nearest, moved)
+        gap = exact - nearest
+        if not gap.any():
+            return nearest
+        steps = self._steps(nearest, 1 if traced.dtype in _HALVES else width)
+        steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
+        moved = (nearest * (1 + steps * (_UNIT * torch.finfo(traced.dtype).eps))).to(traced.dtype)
+        return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
 
     def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
-        """As many roundings, up or down, for each element: from 1 to ``width``."""
-        sizes = torch.randint(1, width + 1, like.shape, generator=self.generator)
-        signs = torch.randint(2, like.shape, generator=self.generator) * 2 - 1
-        return (sizes * signs).to(like.device, torch.float64)
-
-    def _chances(self, like: torch.Tensor) -> torch.Tensor:
-        return torch.rand(like.shape, generator=self.generator).to(like.device)
+        """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
+        wide = torch.float32 if like.dtype in _HALVES else torch.float64
+        chance = torch.rand(like.shape, generator=self.generator, dtype=wide).to(like.device)
+        towards = chance * (2 / self.share) - 1
+        return torch.where(chance < self.share, towards.sign() * (towards.abs() * width).ceil(), 0.0)
 
 
 def _rounds(node: fx.Node) -> bool:

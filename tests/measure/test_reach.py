@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dort_compare import DebugBackend
-from dort_compare.api import graph_run, run_compiled
+from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.measure.reach import Dataflow
 from dort_compare.trace.modules import Call
 

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import torch
 
-from dort_compare.api import graph_run
+from dort_compare.compiled import graph_run
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.verdict import judge
 

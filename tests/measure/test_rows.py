@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, fx
 
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.api import graph_run
 from dort_compare.backends import CompiledGraph
+from dort_compare.compiled import graph_run
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
@@ -223,7 +223,7 @@ def rows_for(change: Callable[[Tensor], Tensor], x: Tensor) -> list[Row]:
         name = step.node.name
         stand = OnnxValue(name, Provenance.of(step.node, "inference"), ("Op",), (name,), None)
         local = change(step.value) if step.node.target is operator.add else step.value
-        rows.append(judge.row(Executed(step, change(step.value), [local]), stand))
+        rows.append(judge.row(Executed(step, name, change(step.value), [local]), stand))
     return rows
 
 
@@ -265,7 +265,7 @@ def test_a_value_that_changes_from_run_to_run_is_named_even_within_noise() -> No
     (step,) = lockstep(module, [torch.ones(3)])
     stand = OnnxValue("add", Provenance.of(step.node, "inference"), ("Op",), ("add",), None)
     other = torch.nextafter(step.value, torch.tensor(9.0))
-    row = Judge("inference", 0).row(Executed(step, step.value, [step.value, other, step.value]), stand)
+    row = Judge("inference", 0).row(Executed(step, "add", step.value, [step.value, other, step.value]), stand)
     assert row.status == "diverges"
     assert row.reason == "changes from run to run on the same operands: 1 of 2 differ"
 

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare import DebugBackend, debug_compiler
-from dort_compare.api import graph_run
+from dort_compare.compiled import graph_run
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.runtime import constants
 from dort_compare.runtime.constants import apart

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dort_compare.align import values_of_fx_nodes
-from dort_compare.api import graph_run
+from dort_compare.compiled import graph_run
 from dort_compare.errors import ExecutionError
 from dort_compare.trace import onnx_values
 from dort_compare.trace.executions import executions

@@ -1,0 +1,169 @@
+"""A model, its compiled graphs and their ONNX models, held against one another: the stages of a comparison in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from dort_compare.backends import CompiledGraph, DebugBackend
+from dort_compare.compiled import Compiled, graph_run
+from dort_compare.errors import UsageError
+from dort_compare.measure.departure import first_departure
+from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.observer import Observed, Observer
+from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
+from dort_compare.measure.outcome import outcome_of, precision_of
+from dort_compare.measure.precision import Precision, PrecisionWatch
+from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.rows import Row
+from dort_compare.measure.scatter import Scatters, within
+from dort_compare.measure.suggest import suggest_fp32
+from dort_compare.measure.tracing import EagerModules, Tracing
+from dort_compare.report import Report
+from dort_compare.report.progress import Waiting
+from dort_compare.trace import GraphRun, Outcome, run_module
+from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.modules import Call
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a comparison is to spend its time on.
+
+    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
+    computes each value on the same operands: one that changes from run to run is named before anything else.
+    ``optimized`` compares the values that survive ONNX Runtime's optimizers too, as they come out then.
+    ``suggest_fp32`` searches for the few nodes that, kept in float32, bring outputs and gradients back inside their
+    floor (True) or within a relative error of norms (a number).
+
+    Raises UsageError for what makes no sense.
+    """
+
+    memory: int = MEMORY
+    repeats: int = 1
+    optimized: bool = False
+    suggest_fp32: bool | float = False
+
+    def __post_init__(self) -> None:
+        if min(self.memory, self.repeats) < 1:
+            raise UsageError(f"memory is {self.memory} MiB and repeats is {self.repeats}; give at least 1 of each")
+        if not isinstance(self.suggest_fp32, bool) and not 0 < self.suggest_fp32 < 1:
+            raise UsageError(f"suggest_fp32 is {self.suggest_fp32!r}; give True, or a relative error between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
+    coarsest dtype that the model computes in, the graphs, and how far results scatter, where that was asked."""
+
+    report: Report
+    eager: Outcome
+    compiled: Outcome
+    exact: Outcome
+    precision: torch.dtype | None
+    graphs: Sequence[CompiledGraph]
+    scatters: Scatters
+
+
+def compare_with(
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None = None,
+    effort: Effort = Effort(),
+) -> Comparison:
+    """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
+
+    A module that torch.compile has wrapped already is compared as the module inside.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if backend.options.max_runs < 1:
+        raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
+    with Waiting() as waiting:
+        return _compare(model, call, backend, dynamic, effort, waiting)
+
+
+def _compare(
+    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None, effort: Effort, waiting: Waiting
+) -> Comparison:
+    waiting.stage("the model in float64")
+    exact = run_in_float64(model, call)  # takes the most memory: before any inputs of graphs are kept
+    waiting.stage("eager")
+    modules = EagerModules(model)
+    with modules.watching():
+        eager = run_module(model, dict(model.named_parameters()), call)
+    waiting.stage("compiling, and the compiled model")
+    compiled_model = Compiled(model, backend, dynamic)
+    compiled = compiled_model.run(call)
+    fallbacks = tuple(backend.fallbacks)
+    if not backend.graphs and not fallbacks:
+        raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
+    precision = precision_of(model, call)
+    waiting.stage("the graphs on torch's kernels")
+    tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
+    tracing.settle_in_float64(lambda: run_in_float64(model, call))
+    graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+    runs = [graph_run(graph, dict(model.named_parameters())) for graph in graphs]
+    for run in runs:
+        backend.name_inputs(run.index, run.input_names)
+    values = _values(backend, graphs, runs, effort, waiting)
+    outcome = outcome_of("debug", eager, compiled, exact, precision)
+    traced = outcome_of("traced", eager, tracing.reference, exact, precision)
+    has_cause = any(row.status == "diverges" for row in values.rows)
+    waiting.stage("how far rounding scatters the results")
+    scatters = tracing.scatters(traced if has_cause else (*outcome, *traced))
+    outcome, traced = within(outcome, scatters), within(traced, scatters)
+    module_rows = tracing.rows(traced)
+    departure = first_departure(module_rows, traced)
+    verdict, causes = judge_shipped(values.rows, outcome, Dataflow(runs), departure, values.optimized, values.observed)
+    waiting.stage("what to keep in float32")
+    target = effort.suggest_fp32
+    report = Report(
+        verdict,
+        causes,
+        values.rows,
+        outcome,
+        fallbacks,
+        tuple(graph.id for graph in graphs),
+        module_rows,
+        values.optimized,
+        values.observed,
+        values.precision,
+        suggest_fp32(runs, target=None if target is True else target) if target else None,
+    )
+    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs], scatters)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What was found of the values of all graphs."""
+
+    rows: tuple[Row, ...]
+    optimized: Optimized | None
+    observed: tuple[Observed, ...]
+    precision: Precision
+
+
+def _values(
+    backend: DebugBackend, graphs: Sequence[CompiledGraph], runs: Sequence[GraphRun], effort: Effort, waiting: Waiting
+) -> _Values:
+    rows: list[Row] = []
+    observed: list[Observed] = []
+    optimized = Optimized((), 0) if effort.optimized else None
+    precision = PrecisionWatch()
+    for graph, run in zip(graphs, runs, strict=True):
+        computed = graph.program.computed(*run.inputs.values())
+        observer = Observer(run.phase, run.index, "lowered", computed)
+        found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
+        calls = sum(node.op == "call_function" for node in run.graph_module.graph.nodes)
+        rows += waiting.each(f"values of the {run.phase} graph", found, calls)
+        observed += observer.seen
+        if optimized is not None:
+            observer = Observer(run.phase, run.index, "optimized", computed)
+            optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,))
+            observed += observer.seen
+    return _Values(tuple(rows), optimized, tuple(observed), precision.seen)

@@ -1,0 +1,58 @@
+"""A compiled model, and the runs of its graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+
+from dort_compare.backends import CompiledGraph
+from dort_compare.errors import DortError
+from dort_compare.trace import GraphRun, Outcome, run_module
+from dort_compare.trace.modules import Call
+
+
+class Compiled:
+    """``torch.compile(model, backend=backend)``, freshly; errors of ours come without torch's wrapping.
+
+    Recurrent layers, which torch leaves uncompiled by default, are compiled too.
+    """
+
+    def __init__(self, model: nn.Module, backend: Any, dynamic: bool | None = None) -> None:
+        torch._dynamo.reset()
+        self._parameters = dict(model.named_parameters())
+        self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+
+    def run(self, call: Call) -> Outcome:
+        """The outcome of a call; the first one compiles."""
+        try:
+            with torch._dynamo.config.patch(allow_rnn=True):
+                return run_module(self._compiled, self._parameters, call)
+        except BackendCompilerFailed as problem:
+            if isinstance(problem.inner_exception, DortError):
+                raise problem.inner_exception from None
+            raise
+
+
+def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
+    """The outcome of one call of the model, compiled with ``backend``."""
+    return Compiled(model, backend, dynamic).run(call)
+
+
+def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
+    """The first recorded run of a compiled graph, with the names of those of its inputs that are ``parameters``."""
+    names = {id(tensor): name for name, tensor in (parameters or {}).items()}
+    sources = graph.runs[0].sources
+    return GraphRun(
+        graph.phase,
+        graph.index,
+        graph.graph_module,
+        graph.onnx_model,
+        graph.named_inputs(),
+        graph.program.providers,
+        graph.compile_id,
+        {name: names[id(source)] for name, source in sources.items() if id(source) in names},
+    )

@@ -1,0 +1,46 @@
+"""What is measured between two tensors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far `got` lies from `expected`.
+
+    Numbers are in the unit of the tensors and cover the *finite pairs*, where both elements are finite. Over no finite
+    pair, deviations are 0 if nothing differs and None otherwise. All are None if the shapes differ. Integers and bools
+    (0 and 1) are measured exactly, everything else in float64: two float64 too far apart for it give inf.
+
+    equal      same dtype, shape and elements; NaN equals NaN, 0.0 equals -0.0
+    finding    one line for what a number cannot say (dtype, shape, NaN, inf), else None; the device is never a finding
+    different  how many elements are unequal, those that are not finite included
+    max_abs    max |expected - got|; an int if both tensors hold integers or bools
+    mean_abs   mean |expected - got|
+    scale      max |expected| over its finite elements; 0 if there are none
+    max_rel    max_abs / scale; for scale 0: 0 if max_abs is 0, else inf
+    cosine     <expected, got> / (|expected| |got|), its real part if complex; None if a norm is 0 or its square
+               leaves the range of float64
+    worst      index of the first largest deviation, where NaN or inf on one side only outranks every number;
+               None if nothing differs
+    """
+
+    equal: bool
+    finding: str | None
+    numel: int
+    different: int | None = None
+    max_abs: Number | None = None
+    mean_abs: float | None = None
+    scale: Number | None = None
+    max_rel: float | None = None
+    cosine: float | None = None
+    worst: tuple[int, ...] | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The fields as strict JSON: infinity is the string "inf", None (not measured) is null; NaN never occurs."""
+        fields = {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}
+        return fields | {"worst": None if self.worst is None else list(self.worst)}

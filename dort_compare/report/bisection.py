@@ -1,0 +1,31 @@
+"""What a bisection found, as text."""
+
+from __future__ import annotations
+
+from dort_compare.measure.bisect import Bisection, Blamed
+from dort_compare.measure.onnx_error import Departure
+from dort_compare.report.tables import printable
+
+
+def bisection_text(name: str, found: Bisection) -> str:
+    """A line for the graph ``name``, and one for every optimizer that is to blame."""
+    tried = f"{', '.join(found.tried) or 'no optimizer'} changed the model; {found.sessions} models were run"
+    if found.departure is None:
+        return printable(f"{name}: no departure; {tried}")
+    lines = [f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}"]
+    lines += [f"  {_blamed_text(blamed)}" for blamed in found.blamed]
+    if not found.blamed:
+        lines.append("  and does so without all the optimizers that ONNX Runtime names")
+    return "\n".join(map(printable, [*lines, f"  {tried}"]))
+
+
+def _blamed_text(blamed: Blamed) -> str:
+    needs = f" (together with {', '.join(blamed.needs)})" if blamed.needs else ""
+    return f"{blamed.optimizer}{needs}: {_departure_text(blamed.departure)}"
+
+
+def _departure_text(departure: Departure) -> str:
+    made = f" made by {', '.join(departure.op_types)}" if departure.op_types else ""
+    fused = f" in place of FX {', '.join(departure.fused)}" if departure.fused else ""
+    value = f"{departure.value}{made}{fused}: " if departure.value else ""
+    return f"{value}{departure.reason}"

@@ -1,0 +1,33 @@
+"""The whole model in float64, uncompiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from dort_compare.trace.modules import Call, Outcome, run_module
+
+
+def run_in_float64(model: nn.Module, call: Call) -> Outcome:
+    """The outcome with parameters, buffers and arguments in float64 and no autocast; an empty one where it does not run
+    so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone."""
+    state = {name: _double(tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
+    parameters = {name: state[name] for name, _ in model.named_parameters()}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(model, state, args, kwargs)
+
+    try:
+        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
+        return Outcome({})
+
+
+def _double(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)

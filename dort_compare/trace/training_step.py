@@ -1,0 +1,112 @@
+"""A forward graph with its backward graph, run one after the other from the inputs that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from dort_compare.checks import check_of
+from dort_compare.trace.eager import last_reads
+from dort_compare.trace.graph_run import GraphRun
+
+Engine = Callable[[fx.GraphModule], fx.Interpreter]
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """A forward graph and its backward graph, or an inference graph alone.
+
+    AOTAutograd gives a forward graph the model's outputs first and then what it saves, hands the latter to the backward
+    graph under the same names, beside the tangents, and lets that one return a gradient, or None, for each input of the
+    forward graph.
+    """
+
+    forward: GraphRun
+    backward: GraphRun | None
+
+    @property
+    def graphs(self) -> tuple[GraphRun, ...]:
+        return (self.forward, self.backward) if self.backward else (self.forward,)
+
+    @property
+    def outputs(self) -> dict[str, fx.Node]:
+        """The nodes that the forward graph returns as outputs of the model, by name."""
+        saved = {node.name for node in _placeholders(self.backward)} if self.backward else set()
+        returned = _returned(self.forward)
+        count = len(returned) - len(saved & {node.name for node in returned if isinstance(node, fx.Node)})
+        return {node.name: node for node in returned[:count] if isinstance(node, fx.Node)}
+
+    @property
+    def gradients(self) -> dict[str, fx.Node]:
+        """The nodes that the backward graph returns, by the names of what they are gradients of."""
+        if self.backward is None:
+            return {}
+        names = [self.forward.input_names.get(node.name, node.name) for node in _placeholders(self.forward)]
+        pairs = zip(names, _returned(self.backward), strict=False)
+        return {name: node for name, node in pairs if isinstance(node, fx.Node)}
+
+    @property
+    def tangents(self) -> dict[str, torch.Tensor]:
+        """What the backward graph is given and the forward graph does not make, by name."""
+        if self.backward is None:
+            return {}
+        made = {node.name for node in _returned(self.forward) if isinstance(node, fx.Node)}
+        given = {name: value for name, value in self.backward.inputs.items() if name not in made}
+        return {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+
+    def run(self, engine: Engine, tangents: Mapping[str, torch.Tensor]) -> dict[tuple[str, str], torch.Tensor]:
+        """Outputs and gradients by ("output" or "gradient", name), in the dtypes that torch traced or wider ones.
+
+        ``engine`` makes the interpreter of a graph; ``tangents`` take the place of those that were recorded.
+        """
+        made = run_graph(engine(self.forward.graph_module), list(self.forward.inputs.values()))
+        found = {("output", name): made[name] for name in self.outputs}
+        if self.backward is not None:
+            given = {**self.backward.inputs, **made, **tangents}
+            inputs = [given[name] for name in self.backward.inputs]
+            del made, given
+            returned = run_graph(engine(self.backward.graph_module), inputs)
+            found |= {("gradient", name): returned[node.name] for name, node in self.gradients.items()}
+        return {key: value for key, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def training_steps(runs: Sequence[GraphRun]) -> list[TrainingStep]:
+    """The graphs that belong together, by compile id; pieces of a graph that was cut belong to none."""
+    steps = []
+    for run in runs:
+        same = [other for other in runs if other.compile_id == run.compile_id]
+        partners = [other for other in same if other.phase == "backward"]
+        if run.phase == "inference" and len(same) == 1:
+            steps.append(TrainingStep(run, None))
+        elif run.phase == "forward" and len(same) == 2 and len(partners) == 1:
+            steps.append(TrainingStep(run, partners[0]))
+    return steps
+
+
+@torch.no_grad()
+def run_graph(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> dict[str, Any]:
+    """What the graph returns, by FX name; every other value is freed after its last reader. Checks are left out."""
+    interpreter.args_iter = iter(inputs)
+    reads = last_reads(interpreter.graph, keeps_outputs=True)
+    for node in interpreter.graph.nodes:
+        if node.op == "output":
+            made = {returned.name: interpreter.env[returned] for returned in node.all_input_nodes}
+            interpreter.env.clear()
+            return made
+        interpreter.env[node] = None if check_of(node) else interpreter.run_node(node)
+        for read in reads[node]:
+            del interpreter.env[read]
+    return {}
+
+
+def _placeholders(run: GraphRun | None) -> list[fx.Node]:
+    return [node for node in run.graph_module.graph.nodes if node.op == "placeholder"] if run else []
+
+
+def _returned(run: GraphRun) -> list[Any]:
+    returned = run.graph_module.graph.output_node().args[0]
+    return list(returned) if isinstance(returned, (tuple, list)) else [returned]

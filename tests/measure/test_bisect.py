@@ -1,0 +1,177 @@
+"""Bugs that ONNX Runtime's optimizers really have (1.31), and which of them is named."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from dort_compare.errors import ExecutionError
+from dort_compare.measure import bisect as bisect_room
+from dort_compare.measure.bisect import bisect
+from dort_compare.measure.onnx_error import Departure, Unoptimized
+
+CPU = [("CPUExecutionProvider", {})]
+FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
+
+
+def node(op: str, inputs: str, outputs: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node(op, ["" if i == "_" else i for i in inputs.split()], outputs.split(), outputs, **attributes)
+
+
+def model_of(nodes: list[onnx.NodeProto], inputs: dict, outputs: dict, **constants: object) -> onnx.ModelProto:
+    """``inputs`` and ``outputs`` hold dtype and shape by name."""
+    values = [[helper.make_tensor_value_info(n, *v) for n, v in side.items()] for side in (inputs, outputs)]
+    tensors = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "g", *values, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def gathers(x: str, start: str, y: str) -> list[onnx.NodeProto]:
+    """``x`` backwards, which GatherToSliceFusion takes for an empty slice."""
+    return [node("Range", f"{start} last step", f"{y}.i"), node("Gather", f"{x} {y}.i", y, axis=0)]
+
+
+BACKWARDS = {"last": np.int64(-1), "step": np.int64(-1)}
+START = {"s": (INT64, [])}
+X = torch.rand(6, 2)
+FIVE = torch.tensor(5)
+
+PAD = model_of(
+    [
+        node("Transpose", "x", "t", perm=[0, 2, 3, 1]),
+        node("Pad", "t pads _ axes", "p"),
+        node("Transpose", "p", "y", perm=[0, 3, 1, 2]),
+    ],
+    {"x": (FLOAT, [1, 2, 3, 4])},
+    {"y": (FLOAT, None)},
+    pads=np.int64([1, 1, 1, 1]),
+    axes=np.int64([1, 2]),
+)
+SCALE = model_of(
+    [node("MatMul", "a b", "m"), node("Mul", "m c", "y")],
+    {"a": (DOUBLE, [8, 8]), "b": (DOUBLE, [8, 8])},
+    {"y": (DOUBLE, [8, 8])},
+    c=np.float64(1 / 3),
+)
+GATHER = model_of(gathers("x", "s", "y"), {"x": (FLOAT, [6, 2]), **START}, {"y": (FLOAT, None)}, **BACKWARDS)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "level", "optimizer", "reason"),
+    [
+        (PAD, {"x": torch.rand(1, 2, 3, 4)}, "basic", "TransposeOptimizer", "indices element out of data bounds"),
+        (SCALE, {n: torch.rand(8, 8).double() for n in "ab"}, "extended", "MatMulScaleFusion", "where .* is noise"),
+        (GATHER, {"x": X, "s": FIVE}, "extended", "GatherToSliceFusion", r"shape \(0, 2\) instead of \(6, 2\)"),
+    ],
+    ids=["pad", "scale", "gather"],
+)
+def test_the_optimizer_that_departs_is_named(model, inputs, level, optimizer, reason):
+    found = bisect(model, inputs, CPU)
+    assert found.level == level
+    (blamed,) = found.blamed
+    assert (blamed.optimizer, blamed.needs) == (optimizer, ())
+    assert blamed.departure.value == "y"
+    assert blamed.departure.nodes
+    assert re.search(reason, blamed.departure.reason)
+
+
+def test_two_bugs_at_once_are_both_named():
+    """Two outputs, two optimizers: one of them off alone does not do."""
+    nodes = [*gathers("x", "s", "y"), node("MatMul", "a b", "m"), node("Mul", "m c", "z")]
+    inputs = {"x": (FLOAT, [6, 2]), **START, "a": (DOUBLE, [8, 8]), "b": (DOUBLE, [8, 8])}
+    outputs = {"y": (FLOAT, None), "z": (DOUBLE, [8, 8])}
+    model = model_of(nodes, inputs, outputs, **BACKWARDS, c=np.float64(1 / 3))
+    given = {"x": X, "s": FIVE, **{n: torch.rand(8, 8).double() for n in "ab"}}
+    found = bisect(model, given, CPU)
+    named = {blamed.optimizer: blamed.departure.value for blamed in found.blamed}
+    assert named == {"GatherToSliceFusion": "y", "MatMulScaleFusion": "z"}
+
+
+def test_a_clean_model_departs_nowhere():
+    nodes = [node("Transpose", "w", "t", perm=[1, 0]), node("MatMul", "x t", "m"), node("Softmax", "m", "y")]
+    model = model_of(nodes, {"x": (FLOAT, [5, 64]), "w": (FLOAT, [32, 64])}, {"y": (FLOAT, [5, 32])})
+    found = bisect(model, {"x": torch.randn(5, 64), "w": torch.randn(32, 64)}, CPU)
+    assert (found.departure, found.level, found.blamed) == (None, None, ())
+    assert "MatmulTransposeFusion" in found.tried
+    assert found.to_json()["verdict"] == "agree"
+
+
+def test_roundings_to_half_precision_that_are_left_out_are_noise():
+    """Both terms cancel but for the rounding of the products, which ONNX Runtime leaves out where it removes casts."""
+    half = [f"{name}h" for name in "xwvc"]
+    nodes = [
+        *(node("Cast", name[0], name, to=TensorProto.FLOAT16) for name in half),
+        node("MatMul", "xh wh", "m"),
+        node("Mul", "m vh", "p"),
+        node("Sub", "p ch", "d"),
+        node("Cast", "d", "y", to=FLOAT),
+    ]
+    model = model_of(nodes, {name: (FLOAT, [16, 16]) for name in "xwvc"}, {"y": (FLOAT, [16, 16])})
+    typed = [helper.make_tensor_value_info(n, TensorProto.FLOAT16, [16, 16]) for n in (*half, *"mpd")]
+    model.graph.value_info.extend(typed)
+    torch.manual_seed(0)
+    given = {name: torch.randn(16, 16).half().float() for name in "xwv"}
+    given["c"] = (given["x"] @ given["w"]) * given["v"]
+    assert bisect(model, given, CPU).departure is None
+
+
+def test_a_rule_of_a_rule_based_transformer_is_named(monkeypatch):
+    """With a bug put into it: where the rule is not off, what it leaves is wrong."""
+    real = bisect_room.optimized
+
+    def wrong(model, settings, providers, disabled):
+        made = real(model, settings, providers, disabled)
+        if "Identity" not in [n.op_type for n in made.graph.node]:
+            next(n for n in made.graph.node if n.op_type == "Log").op_type = "Sqrt"
+        return made
+
+    monkeypatch.setattr(bisect_room, "optimized", wrong)
+    model = model_of(
+        [node("Exp", "x", "a"), node("Identity", "a", "b"), node("Log", "b", "y")],
+        {"x": (FLOAT, [6, 2])},
+        {"y": (FLOAT, [6, 2])},
+    )
+    found = bisect(model, {"x": X}, CPU)
+    assert [blamed.optimizer for blamed in found.blamed] == ["EliminateIdentity"]
+    assert found.blamed[0].departure.op_types == ("Sqrt",)
+
+
+def departing(when):
+    """A stand-in for running models: they depart where ``when`` holds of the optimizers that are on."""
+
+    class Search(bisect_room._Search):
+        def _departure(self, level, disabled):
+            return Departure("wrong") if when({"A", "B", "C", "D"} - set(disabled)) else None
+
+        def changing(self, level, disabled):
+            return [name for name in "ABCD" if name not in disabled]
+
+    return Search
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        (lambda on: "B" in on, [("B", ())]),
+        (lambda on: {"A", "C"} <= on, [("C", ("A",))]),
+        (lambda on: "A" in on or "D" in on, [("D", ()), ("A", ())]),
+        (lambda on: "A" in on or {"B", "D"} <= on, [("B", ("D",)), ("A", ())]),
+        (lambda on: True, []),
+    ],
+    ids=["one", "two together", "two apart", "one, and two together", "none of them"],
+)
+def test_who_is_to_blame(monkeypatch, when, expected):
+    monkeypatch.setattr(bisect_room, "_Search", departing(when))
+    found = bisect(GATHER, {"x": X, "s": FIVE}, CPU)
+    assert found.departure == Departure("wrong")
+    assert sorted((blamed.optimizer, blamed.needs) for blamed in found.blamed) == sorted(expected)
+
+
+def test_a_model_that_does_not_run_unoptimized_is_an_error():
+    with pytest.raises(ExecutionError, match="no value for s"):
+        Unoptimized(GATHER, {"x": X}, CPU)

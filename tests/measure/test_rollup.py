@@ -1,0 +1,74 @@
+"""Errors by module, gradients ranked, and scatter as a floor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from dort_compare.measure.metrics import distance
+from dort_compare.measure.modules import common_path
+from dort_compare.measure.outcome import outcome_rows
+from dort_compare.measure.rollup import by_module, ranked_gradients
+from dort_compare.measure.rows import Row
+from dort_compare.measure.scatter import Scatter, within
+
+ONE = torch.ones(2)
+
+
+def row(module: str, status: Any, error: float) -> Row:
+    gap = distance(ONE, ONE + error)
+    where = {"fx_node": "mul", "call": "mul", "target": "aten.mul.Tensor", "source": "", "dtype": "float32"}
+    return Row("forward", 0, module=module, shape=(2,), status=status, local=gap, noise_floor=0.25, **where)
+
+
+def test_a_module_counts_what_lies_in_it_and_stands_before_it() -> None:
+    rows = [row("a.b", "ok", 0.125), row("c", "diverges", 1.0), row("a", "inherits", 0.0), row("a.b", "ok", 0.25)]
+    found = by_module(rows)
+    assert [(e.module, e.values, e.diverging, e.inheriting, e.worst) for e in found] == [
+        ("", 4, 1, 1, 4.0),
+        ("a", 3, 0, 1, 1.0),
+        ("a.b", 2, 0, 0, 1.0),
+        ("c", 1, 1, 0, 4.0),
+    ]
+
+
+def test_gradients_are_ranked_by_their_distance_in_floors() -> None:
+    eager = {"small": ONE, "large": ONE * 1000, "lost": ONE}
+    compiled = {"small": ONE + 1e-4, "large": ONE * 1000 + 0.01}
+    rows = outcome_rows("debug", "gradient", eager, compiled, {}, None)
+    assert [(r.name, round(ratio)) for r, ratio in ranked_gradients(rows)[1:]] == [("small", 10), ("large", 1)]
+    assert ranked_gradients(rows)[0][0].name == "lost"
+    assert ranked_gradients(rows)[0][1] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("paths", "path"),
+    [(["a.b.c", "a.b"], "a.b"), (["a", "b"], ""), (["a.b", ""], ""), (["ab.c", "ab.d"], "ab"), (["ab", "ac"], "")],
+)
+def test_the_innermost_module_that_all_lie_in(paths: list[str], path: str) -> None:
+    assert common_path(paths) == path
+
+
+def test_scatter_covers_what_lies_within_four_times_the_widest_sample() -> None:
+    scatter = Scatter.of(ONE, ONE + 0.25) | Scatter.of(ONE, ONE)
+    assert scatter.covers(distance(ONE, ONE - 1))
+    assert not scatter.covers(distance(ONE, ONE + 1.125))
+
+
+def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype() -> None:
+    nan = torch.tensor([math.nan, 1.0])
+    assert not Scatter.of(ONE, ONE + 1).covers(distance(ONE, nan))
+    wild = Scatter.of(ONE, nan)
+    assert wild.covers(distance(ONE, nan))
+    assert not wild.covers(distance(ONE, ONE.double()))
+
+
+def test_rows_within_scatter_are_ok() -> None:
+    rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, {}, None)
+    assert [r.ok for r in rows] == [False, False]
+    settled = within(rows, {("output", "y"): Scatter(0.5)})
+    assert [(r.name, r.ok) for r in settled] == [("y", True), ("z", False)]
+    assert settled[0].noise_floor == 2.0

@@ -1,0 +1,70 @@
+"""Random rounding: what is inexact moves by a rounding or so, what is exact holds still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dort_compare.trace.shaken import shaken
+from dort_compare.trace.watched import run_graph
+
+GraphsOf = Callable[..., Any]
+
+
+def values(run: Any, graph: Any) -> dict[str, Tensor]:
+    seen: dict[str, Tensor] = {}
+    run(graph.graph_module, list(graph.runs[0].inputs), lambda node, value: seen.__setitem__(node.name, value))
+    return seen
+
+
+def calls(x: Tensor) -> Tensor:
+    y = torch.softmax(x, -1) * 1.1
+    mask = (y == y.amax(-1, keepdim=True)).to(x.dtype)
+    return torch.cat([mask, torch.where(x > 0, x, 0.0), y.transpose(0, 1).reshape(x.shape)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_only_what_rounds_moves_and_only_by_roundings(graphs_of: GraphsOf, dtype: torch.dtype) -> None:
+    (graph,) = graphs_of(calls, torch.randn(16, 16).to(dtype))
+    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    assert plain.keys() == moved.keys()
+    assert all(plain[name].dtype == moved[name].dtype and plain[name].shape == moved[name].shape for name in plain)
+    (softmax,) = (name for name in plain if "softmax" in name)
+    gap = (plain[softmax].double() - moved[softmax].double()).abs()
+    assert gap.count_nonzero() > 0
+    width = 9 if dtype == torch.float32 else 3
+    assert (gap <= width * torch.finfo(dtype).eps * plain[softmax].double().abs() + 1e-8).all()
+    (where,) = (name for name in plain if name.startswith("where"))
+    assert torch.equal(plain[where], moved[where])
+    (equal,) = (name for name in plain if name.startswith("eq"))
+    assert (moved[equal].sum(-1) >= 1).all()  # a maximum is one of the elements
+
+
+def test_few_move_in_every_second_sample_and_a_seed_repeats_itself(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(lambda x: x * x, torch.randn(64, 64))
+    plain = values(run_graph, graph)["mul"]
+    share = [(values(shaken(seed), graph)["mul"] != plain).float().mean().item() for seed in range(4)]
+    assert all(many > 0.9 for many in share[::2])
+    assert all(0.02 < few < 0.12 for few in share[1::2])
+    assert torch.equal(values(shaken(3), graph)["mul"], values(shaken(3), graph)["mul"])
+
+
+def test_bounds_are_kept(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(lambda x: torch.log(1 - torch.sigmoid(x)), torch.linspace(0, 12, 256).bfloat16())
+    for seed in range(4):
+        moved = values(shaken(seed), graph)
+        assert (moved["sigmoid"] <= 1).all()
+        assert not moved["log"].isnan().any()
+
+
+def test_random_ops_draw_what_they_draw() -> None:
+    module = torch.fx.symbolic_trace(lambda x: torch.ops.aten.bernoulli.p(x, 0.5))
+    drawn = []
+    for run in (run_graph, shaken(0)):
+        torch.manual_seed(0)
+        drawn.append(run(module, [torch.ones(50)], lambda node, value: None))
+    assert torch.equal(*drawn)
