@@ -32,7 +32,7 @@ class Dataflow:
         self._steps = {run.index: step for step in training_steps(runs) for run in step.graphs}
 
     def reached(self, index: int, fx_node: str) -> Reach:
-        """What the FX node of that name in graph ``index`` reaches; a piece of a graph that was cut ends at its edge."""
+        """What the FX node of that name in graph ``index`` reaches; a piece of a cut graph ends at its edge."""
         found = _later(self._runs[index], [fx_node])
         step = self._steps.get(index)
         if step is None:
