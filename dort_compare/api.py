@@ -15,6 +15,7 @@ from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
 from dort_compare.errors import UsageError
 from dort_compare.report import Report
+from dort_compare.runtime.providers import once
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
@@ -67,6 +68,5 @@ def compare(
 
 
 def _defaults(provider: str) -> dict[str, Any]:
-    """The options of a backend that runs once: its sessions keep no memory for a second run."""
-    providers = [provider] if provider == "cpu" else [provider, "cpu"]
-    return {"providers": providers, "session_options": {"enable_cpu_mem_arena": False}}
+    """The options of a backend that runs once."""
+    return {"providers": [provider] if provider == "cpu" else [provider, "cpu"], "session_options": once()}

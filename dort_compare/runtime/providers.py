@@ -72,6 +72,17 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
         raise UsageError(f"session option {name!r} cannot be {value!r}") from None
 
 
+def once() -> dict[str, Any]:
+    """Session options for a session that runs once, between kernels of torch: as many threads as torch has, which do
+    not spin while torch's work, and no memory kept for a second run."""
+    return {
+        "intra_op_num_threads": torch.get_num_threads(),
+        "session.intra_op.allow_spinning": "0",
+        "enable_cpu_mem_arena": False,
+        "enable_mem_pattern": False,
+    }
+
+
 def _resolve(spec: ProviderSpec) -> Provider:
     name, options = (spec, {}) if isinstance(spec, str) else spec
     name = _SHORT.get(name, name)

@@ -13,22 +13,13 @@ from onnx_ir.tensor_adapters import from_torch_dtype
 
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
-from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.graph_run import Engine
 from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
 
-_AS_IT_IS = SessionSettings(
-    session_options={
-        "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-        "log_severity_level": 4,
-        "enable_mem_pattern": False,
-        "enable_cpu_mem_arena": False,
-    }
-)
-"""Without an arena, whose memory one value that is kept would keep whole."""
 _SEQUENCES = {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
 
 _MADE_HERE = "/made"
@@ -114,8 +105,20 @@ class Parts:
         outputs = {renamed.get(name, name): self.device for name in fetch}
         model = self._model(nodes, given, small, outputs, renamed)
         is_ort = self.engine == "ort"
-        session = make_session(model, _AS_IT_IS, self.providers) if is_ort else ReferenceSession(model)
+        session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
         return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
+
+    @cached_property
+    def _settings(self) -> SessionSettings:
+        """No optimization, and nothing kept or waiting for a next run: an arena would stay whole for one value of it
+        that is kept, threads that spin would take the time of torch's."""
+        return SessionSettings(
+            session_options={
+                "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+                "log_severity_level": 4,
+                **once(),
+            }
+        )
 
     def _given(self, name: str, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return feeds[name] if name in feeds else self._large[name]

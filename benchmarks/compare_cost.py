@@ -1,0 +1,275 @@
+"""What a comparison costs: its time and memory over those of one eager training step, and over other tools' a value.
+
+    python benchmarks/compare_cost.py --write docs/compare-cost.md
+
+Every figure comes from a process of its own, and what is divided comes from one run. *Step* is one forward and backward
+pass of the uncompiled model, the median of several, half of them before the comparison and half after it. *Whole* is
+``compare(model, inputs, backward=True)``. *Proper* is that without what torch.compile, the lowering and the making of
+the two ONNX Runtime sessions take: ``run_compiled``, less what the programs take to run in it. *Rows* are the four
+executions of the graphs and the measuring alone. Memory is the highest resident size of the process (``ru_maxrss``)
+less its resident size when all is imported and the model made; the steps and the comparison run in two processes.
+
+The other tools get the forward pass alone, which is all that they compare. ``verify_onnx_program`` is given ONNX
+Runtime's CPU provider alone, as otherwise most of its time goes into loading CUDA's libraries, once a value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from dort_compare import DebugBackend, api
+from dort_compare.backends import CompiledGraph
+from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.models import build
+from dort_compare.models.llama import LlamaConfig
+from dort_compare.runtime.program import Program
+from dort_compare.trace.modules import Call, run_module
+
+BATCH = 2
+STEPS = 3
+LIMITS = {"time": 12, "memory": 3, "growth": 9, "verify_onnx_program": 50, "compare_onnx_execution": 10}
+Result = dict[str, float]
+
+
+def step_and_comparison(layers: int, seq: int) -> Result:
+    """Seconds of an eager step, and of a comparison and its parts."""
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    parameters, call = dict(model.named_parameters()), Call(inputs, backward=True)
+    run_module(model, parameters, call)
+    steps = [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
+    times: Result = {}
+    with timed(times, api, "run_compiled"), timed(times, api, "_in_float64"), timed(times, Program, "__call__"):
+        start = time.perf_counter()
+        report = api.compare(model, inputs, backward=True)
+        whole = time.perf_counter() - start
+    steps += [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
+    step = statistics.median(steps)
+    proper = whole - times["run_compiled"] + times["__call__"]
+    rows = whole - times["run_compiled"] - times["_in_float64"] - step
+    return {"step": step, "whole": whole, "proper": proper, "rows": rows, "values": len(report.rows)}
+
+
+def peak_of_steps(layers: int, seq: int) -> Result:
+    """Bytes that eager training steps take."""
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    before = resident()
+    for _ in range(STEPS):
+        run_module(model, dict(model.named_parameters()), Call(inputs, backward=True))
+    return {"peak": peak() - before}
+
+
+def peak_of_comparison(layers: int, seq: int) -> Result:
+    """Bytes that a comparison takes."""
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    before = resident()
+    api.compare(model, inputs, backward=True)
+    return {"peak": peak() - before}
+
+
+def ours_of_inference(layers: int, seq: int) -> Result:
+    """Seconds a value of the forward graph, executed four ways and measured."""
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    (graph,) = inference_graphs(model, inputs)
+    times: Result = {}
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        values = len(list(graph_rows(api.graph_run(graph))))
+        times["seconds"] = min(times.get("seconds", 1e9), time.perf_counter() - start)
+    return {"a value": times["seconds"] / values, "values": values}
+
+
+def verify_onnx_program(layers: int, seq: int) -> Result:
+    """Seconds a value of torch.onnx.verification on the program that torch.onnx.export makes."""
+    import onnxruntime as ort  # noqa: PLC0415
+    from torch.onnx import verification  # noqa: PLC0415
+
+    ort.get_available_providers = lambda: ["CPUExecutionProvider"]
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
+    start = time.perf_counter()
+    found = verification.verify_onnx_program(program, inputs, compare_intermediates=True)
+    return {"a value": (time.perf_counter() - start) / len(found), "values": len(found)}
+
+
+def compare_onnx_execution(layers: int, seq: int) -> Result:
+    """Seconds a value of onnx-array-api, which runs two models in Python: ours of the graph, and the same again."""
+    from onnx_array_api.reference import compare_onnx_execution as compare_models  # noqa: PLC0415
+
+    model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
+    (graph,) = inference_graphs(model, inputs)
+    proto, named = graph.onnx_model, graph.named_inputs()
+    feeds = {value.name: torch.as_tensor(named[value.name]).detach().numpy() for value in proto.graph.input}
+    start = time.perf_counter()
+    values = len(compare_models(proto, proto, inputs=(feeds, feeds))[0])
+    return {"a value": (time.perf_counter() - start) / values, "values": values}
+
+
+MEASURES: dict[str, Callable[[int, int], Result]] = {
+    measure.__name__: measure
+    for measure in (
+        step_and_comparison,
+        peak_of_steps,
+        peak_of_comparison,
+        ours_of_inference,
+        verify_onnx_program,
+        compare_onnx_execution,
+    )
+}
+
+
+def inference_graphs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[CompiledGraph]:
+    """The graphs of a model without gradients, compiled and run."""
+    backend = DebugBackend(providers=["cpu"])
+    api.run_compiled(model, Call(inputs), backend)
+    return backend.graphs
+
+
+def seconds(function: Callable[..., Any], *args: Any) -> float:
+    """What one call takes."""
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def timed(times: Result, place: ModuleType | type, name: str) -> Iterator[None]:
+    """Adds up what the calls of a function take."""
+    original = getattr(place, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            times[name] = times.get(name, 0.0) + time.perf_counter() - start
+
+    setattr(place, name, call)
+    try:
+        yield
+    finally:
+        setattr(place, name, original)
+
+
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def peak() -> int:
+    """The most bytes this process ever had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_a_process(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:
+    """The result of ``measure`` in a new process, also printed."""
+    command = [sys.executable, __file__, "--only", measure.__name__, str(layers), str(seq), "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{measure.__name__} failed:\n{done.stderr}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    print(f"{measure.__name__:24s} layers {layers:<3} seq {seq:<5}", figures(result), flush=True)
+    return result
+
+
+def figures(result: Result) -> str:
+    """A result in one line."""
+    return ", ".join(f"{name} {value / 2**20:.0f} MiB" if name == "peak" else f"{name} {value:.4g}"
+                     for name, value in result.items())  # fmt: skip
+
+
+def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, float]]:
+    """(what, sizes, figures, ratio, limit) of every claim."""
+    run = lambda measure, layers, seq: in_a_process(measure, layers, seq, arguments.threads)  # noqa: E731
+    layers, seq = arguments.layers, arguments.seq
+    size = f"{layers} layer{'s' if layers > 1 else ''}, ({BATCH}, {seq})"
+    cost = run(step_and_comparison, layers, seq)
+    rows = [
+        (f"{part} / step, time", size, f"{cost[part]:.2f} s / {cost['step']:.3f} s", cost[part] / cost["step"],
+         LIMITS["time"])
+        for part in ("rows", "proper", "whole")
+    ]  # fmt: skip
+    theirs, ours = run(peak_of_steps, layers, seq)["peak"], run(peak_of_comparison, layers, seq)["peak"]
+    sizes = f"{ours / 2**20:.0f} MiB / {theirs / 2**20:.0f} MiB"
+    rows.append(("whole / step, memory", size, sizes, ours / theirs, LIMITS["memory"]))
+    few, many = arguments.growth
+    first, last = (run(step_and_comparison, n, arguments.growth_seq) for n in (few, many))
+    size = f"{few} to {many} layers, ({BATCH}, {arguments.growth_seq})"
+    for part in ("proper", "whole"):
+        times = f"{last[part]:.1f} s / {first[part]:.1f} s"
+        rows.append((f"growth of {part}", size, times, last[part] / first[part], LIMITS["growth"]))
+    layers, seq = arguments.peer_layers, arguments.peer_seq
+    ours = run(ours_of_inference, layers, seq)["a value"]
+    for peer in (verify_onnx_program, compare_onnx_execution):
+        theirs = run(peer, layers, seq)["a value"]
+        times = f"{theirs * 1e3:.2f} ms / {ours * 1e3:.2f} ms"
+        size = f"{layers} layers, ({BATCH}, {seq}), forward"
+        rows.append((f"{peer.__name__} / rows, a value", size, times, theirs / ours, -LIMITS[peer.__name__]))
+    return rows
+
+
+def page(rows: list[tuple[str, str, str, float, float]], command: str, threads: int) -> str:
+    """The figures as a Markdown page."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu", "onnx-array-api"))
+    introduction = (__doc__ or "").split("\n\n", 2)[2]
+    lines = [
+        "# What a comparison costs",
+        "",
+        f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, {threads} threads, {versions}. "
+        "The Llama model part, float32, native.",
+        "",
+        introduction,
+        "| what | size | figures | ratio | limit | |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for what, size, text, ratio, limit in rows:
+        kept = ratio >= -limit if limit < 0 else ratio <= limit
+        bound = f"at least {-limit:g}" if limit < 0 else f"at most {limit:g}"
+        lines.append(f"| {what} | {size} | {text} | {ratio:.1f} | {bound} | {'kept' if kept else 'missed'} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Measures everything, or one thing in this process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=1)
+    parser.add_argument("--seq", type=int, default=1024)
+    parser.add_argument("--growth", type=int, nargs=2, default=[4, 32], help="layers")
+    parser.add_argument("--growth-seq", type=int, default=64)
+    parser.add_argument("--peer-layers", type=int, default=4)
+    parser.add_argument("--peer-seq", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
+    parser.add_argument("--only", nargs=3, metavar=("MEASURE", "LAYERS", "SEQ"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.only:
+        warnings.simplefilter("ignore")
+        name, layers, seq = arguments.only
+        print(json.dumps(MEASURES[name](int(layers), int(seq))))
+        return
+    text = page(measured(arguments), shlex.join(["python", "benchmarks/compare_cost.py", *sys.argv[1:]]),
+                arguments.threads)  # fmt: skip
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
