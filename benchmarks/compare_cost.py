@@ -1,13 +1,14 @@
 """What a comparison costs: its time and memory over those of one eager training step, and over other tools' a value.
 
-    python benchmarks/compare_cost.py --write docs/compare-cost.md
+    python benchmarks/compare_cost.py --threads 1 --write docs/compare-cost.md
 
 Every figure comes from a process of its own, and what is divided comes from one run. *Step* is one forward and backward
 pass of the uncompiled model, the median of several, half of them before the comparison and half after it. *Whole* is
 ``compare(model, inputs, backward=True)``. *Proper* is that without what torch.compile, the lowering and the making of
-the two ONNX Runtime sessions take: ``run_compiled``, less what the programs take to run in it. *Rows* are the four
-executions of the graphs and the measuring alone. Memory is the highest resident size of the process (``ru_maxrss``)
-less its resident size when all is imported and the model made; the steps and the comparison run in two processes.
+the two ONNX Runtime sessions take. *Executions* are the four executions of the graphs and the measuring of their values
+alone. Seconds are those of the processor with one thread, else those of the clock. Memory is the highest resident size
+of the process (``ru_maxrss``) less its resident size when all is imported and the model made; the steps and the
+comparison run in two processes.
 
 The other tools get the forward pass alone, which is all that they compare. ``verify_onnx_program`` is given ONNX
 Runtime's CPU provider alone, as otherwise most of its time goes into loading CUDA's libraries, once a value.
@@ -34,12 +35,14 @@ from typing import Any
 
 import torch
 
-from dort_compare import DebugBackend, api
+from dort_compare import DebugBackend, compare, comparison
 from dort_compare.backends import CompiledGraph
+from dort_compare.compiled import Compiled, graph_run, run_compiled
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime.program import Program
+from dort_compare.runtime.providers import once
 from dort_compare.trace.modules import Call, run_module
 
 BATCH = 2
@@ -55,15 +58,18 @@ def step_and_comparison(layers: int, seq: int) -> Result:
     run_module(model, parameters, call)
     steps = [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
     times: Result = {}
-    with timed(times, api, "run_compiled"), timed(times, api, "_in_float64"), timed(times, Program, "__call__"):
-        start = time.perf_counter()
-        report = api.compare(model, inputs, backward=True)
-        whole = time.perf_counter() - start
+    with (
+        timed(times, Compiled, "run", first=True),
+        timed(times, Program, "computed", first=False),
+        timed(times, comparison, "_values", first=False),
+    ):
+        start = now()
+        report = compare(model, inputs, backward=True)
+        whole = now() - start
     steps += [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
+    proper = whole - times["run"] + times["computed"]
     step = statistics.median(steps)
-    proper = whole - times["run_compiled"] + times["__call__"]
-    rows = whole - times["run_compiled"] - times["_in_float64"] - step
-    return {"step": step, "whole": whole, "proper": proper, "rows": rows, "values": len(report.rows)}
+    return {"step": step, "whole": whole, "proper": proper, "executions": times["_values"], "values": len(report.rows)}
 
 
 def peak_of_steps(layers: int, seq: int) -> Result:
@@ -79,7 +85,7 @@ def peak_of_comparison(layers: int, seq: int) -> Result:
     """Bytes that a comparison takes."""
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
     before = resident()
-    api.compare(model, inputs, backward=True)
+    compare(model, inputs, backward=True)
     return {"peak": peak() - before}
 
 
@@ -89,9 +95,9 @@ def ours_of_inference(layers: int, seq: int) -> Result:
     (graph,) = inference_graphs(model, inputs)
     times: Result = {}
     for _ in range(STEPS):
-        start = time.perf_counter()
-        values = len(list(graph_rows(api.graph_run(graph))))
-        times["seconds"] = min(times.get("seconds", 1e9), time.perf_counter() - start)
+        start = now()
+        values = len(list(graph_rows(graph_run(graph))))
+        times["seconds"] = min(times.get("seconds", 1e9), now() - start)
     return {"a value": times["seconds"] / values, "values": values}
 
 
@@ -103,9 +109,9 @@ def verify_onnx_program(layers: int, seq: int) -> Result:
     ort.get_available_providers = lambda: ["CPUExecutionProvider"]
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
     program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
-    start = time.perf_counter()
+    start = now()
     found = verification.verify_onnx_program(program, inputs, compare_intermediates=True)
-    return {"a value": (time.perf_counter() - start) / len(found), "values": len(found)}
+    return {"a value": (now() - start) / len(found), "values": len(found)}
 
 
 def compare_onnx_execution(layers: int, seq: int) -> Result:
@@ -116,9 +122,9 @@ def compare_onnx_execution(layers: int, seq: int) -> Result:
     (graph,) = inference_graphs(model, inputs)
     proto, named = graph.onnx_model, graph.named_inputs()
     feeds = {value.name: torch.as_tensor(named[value.name]).detach().numpy() for value in proto.graph.input}
-    start = time.perf_counter()
+    start = now()
     values = len(compare_models(proto, proto, inputs=(feeds, feeds))[0])
-    return {"a value": (time.perf_counter() - start) / values, "values": values}
+    return {"a value": (now() - start) / values, "values": values}
 
 
 MEASURES: dict[str, Callable[[int, int], Result]] = {
@@ -136,29 +142,35 @@ MEASURES: dict[str, Callable[[int, int], Result]] = {
 
 def inference_graphs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[CompiledGraph]:
     """The graphs of a model without gradients, compiled and run."""
-    backend = DebugBackend(providers=["cpu"])
-    api.run_compiled(model, Call(inputs), backend)
+    backend = DebugBackend(providers=["cpu"], session_options=once())
+    run_compiled(model, Call(inputs), backend)
     return backend.graphs
+
+
+def now() -> float:
+    """Seconds of the processor where one thread works, which others on the machine cannot lengthen; else the clock's."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 def seconds(function: Callable[..., Any], *args: Any) -> float:
     """What one call takes."""
-    start = time.perf_counter()
+    start = now()
     function(*args)
-    return time.perf_counter() - start
+    return now() - start
 
 
 @contextlib.contextmanager
-def timed(times: Result, place: ModuleType | type, name: str) -> Iterator[None]:
-    """Adds up what the calls of a function take."""
+def timed(times: Result, place: ModuleType | type, name: str, *, first: bool) -> Iterator[None]:
+    """Adds up what the calls of a function take, or only the first of them."""
     original = getattr(place, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        start = time.perf_counter()
+        start = now()
         try:
             return original(*args, **kwargs)
         finally:
-            times[name] = times.get(name, 0.0) + time.perf_counter() - start
+            if not first or name not in times:
+                times[name] = times.get(name, 0.0) + now() - start
 
     setattr(place, name, call)
     try:
@@ -203,7 +215,7 @@ def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, 
     rows = [
         (f"{part} / step, time", size, f"{cost[part]:.2f} s / {cost['step']:.3f} s", cost[part] / cost["step"],
          LIMITS["time"])
-        for part in ("rows", "proper", "whole")
+        for part in ("executions", "proper", "whole")
     ]  # fmt: skip
     theirs, ours = run(peak_of_steps, layers, seq)["peak"], run(peak_of_comparison, layers, seq)["peak"]
     sizes = f"{ours / 2**20:.0f} MiB / {theirs / 2**20:.0f} MiB"
@@ -211,7 +223,7 @@ def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, 
     few, many = arguments.growth
     first, last = (run(step_and_comparison, n, arguments.growth_seq) for n in (few, many))
     size = f"{few} to {many} layers, ({BATCH}, {arguments.growth_seq})"
-    for part in ("proper", "whole"):
+    for part in ("executions", "proper", "whole"):
         times = f"{last[part]:.1f} s / {first[part]:.1f} s"
         rows.append((f"growth of {part}", size, times, last[part] / first[part], LIMITS["growth"]))
     layers, seq = arguments.peer_layers, arguments.peer_seq
@@ -220,7 +232,7 @@ def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, 
         theirs = run(peer, layers, seq)["a value"]
         times = f"{theirs * 1e3:.2f} ms / {ours * 1e3:.2f} ms"
         size = f"{layers} layers, ({BATCH}, {seq}), forward"
-        rows.append((f"{peer.__name__} / rows, a value", size, times, theirs / ours, -LIMITS[peer.__name__]))
+        rows.append((f"{peer.__name__} / executions, a value", size, times, theirs / ours, -LIMITS[peer.__name__]))
     return rows
 
 

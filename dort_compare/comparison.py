@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend
+from dort_compare.backends.record import Results
 from dort_compare.compiled import Compiled, graph_run
 from dort_compare.errors import UsageError
 from dort_compare.measure.departure import first_departure
@@ -98,7 +99,8 @@ def _compare(
         eager = run_module(model, dict(model.named_parameters()), call)
     waiting.stage("compiling, and the compiled model")
     compiled_model = Compiled(model, backend, dynamic)
-    compiled = compiled_model.run(call)
+    with backend.keeping() as shipped:
+        compiled = compiled_model.run(call)
     fallbacks = tuple(backend.fallbacks)
     if not backend.graphs and not fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
@@ -110,7 +112,7 @@ def _compare(
     runs = [graph_run(graph, dict(model.named_parameters())) for graph in graphs]
     for run in runs:
         backend.name_inputs(run.index, run.input_names)
-    values = _values(backend, graphs, runs, effort, waiting)
+    values = _values(backend, graphs, runs, shipped, effort, waiting)
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     has_cause = any(row.status == "diverges" for row in values.rows)
@@ -149,21 +151,27 @@ class _Values:
 
 
 def _values(
-    backend: DebugBackend, graphs: Sequence[CompiledGraph], runs: Sequence[GraphRun], effort: Effort, waiting: Waiting
+    backend: DebugBackend,
+    graphs: Sequence[CompiledGraph],
+    runs: Sequence[GraphRun],
+    shipped: dict[int, Results],
+    effort: Effort,
+    waiting: Waiting,
 ) -> _Values:
     rows: list[Row] = []
     observed: list[Observed] = []
     optimized = Optimized((), 0) if effort.optimized else None
     precision = PrecisionWatch()
     for graph, run in zip(graphs, runs, strict=True):
-        computed = graph.program.computed(*run.inputs.values())
-        observer = Observer(run.phase, run.index, "lowered", computed)
+        kept, arguments = shipped.pop(graph.index), list(run.inputs.values())
+        observer = Observer(run.phase, run.index, "lowered", kept.values() or graph.program.computed(*arguments))
+        del kept
         found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
         calls = sum(node.op == "call_function" for node in run.graph_module.graph.nodes)
         rows += waiting.each(f"values of the {run.phase} graph", found, calls)
         observed += observer.seen
         if optimized is not None:
-            observer = Observer(run.phase, run.index, "optimized", computed)
+            observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))
             optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,))
             observed += observer.seen
     return _Values(tuple(rows), optimized, tuple(observed), precision.seen)

@@ -17,7 +17,7 @@ from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.partition import Boxed
-from dort_compare.backends.record import CompiledGraph, GraphId, TracedGraph
+from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
 from dort_compare.lowering.lowered import Lowered
@@ -52,6 +52,7 @@ class DebugBackend:
         self._dumped: dict[int, str] = {}
         self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks)
         self._execute: Execute | None = None
+        self._kept: dict[int, Results] | None = None
 
     def __call__(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
@@ -83,6 +84,16 @@ class DebugBackend:
         finally:
             self._execute = before
 
+    @contextmanager
+    def keeping(self) -> Iterator[dict[int, Results]]:
+        """Within it the results of the first run of every graph are kept, by the index of the graph."""
+        kept: dict[int, Results] = {}
+        self._kept = kept
+        try:
+            yield kept
+        finally:
+            self._kept = None
+
     def _replaceable(self, graph: TracedGraph, boxed: Boxed) -> Boxed:
         def call(arguments: list[Any]) -> Any:
             return self._execute(graph, arguments) if self._execute else boxed(arguments)
@@ -106,9 +117,13 @@ class DebugBackend:
             taken = tuple(arguments)
             arguments.clear()
             with _RECORDING:
-                if graph.record(taken, next(_RUNS)) and self._dump:
+                is_first = graph.record(taken, next(_RUNS))
+                if is_first and self._dump:
                     self._dump.add_inputs(self._dumped[graph.index], graph.named_inputs())
-            return graph.program(*taken)
+            computed = graph.program.computed(*taken)
+            if is_first and self._kept is not None:
+                self._kept[graph.index] = Results(computed)
+            return graph.program.returned(taken, computed)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call

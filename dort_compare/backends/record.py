@@ -16,6 +16,7 @@ from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.program import Argument
+from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
 
 
@@ -78,6 +79,19 @@ class Run:
             return previous._held[name]
         copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
         return _Held(copy, _version(copy))
+
+
+class Results:
+    """What one run computed, by the names of the ONNX model's outputs, kept by reference."""
+
+    def __init__(self, computed: Mapping[str, torch.Tensor]) -> None:
+        self._held = {name: _Held(value, _version(value)) for name, value in computed.items()}
+
+    def values(self) -> dict[str, torch.Tensor] | None:
+        """The tensors; None where one may have been written in place since."""
+        if any(not 0 <= held.version == _version(held.value) for held in self._held.values()):
+            return None
+        return {name: as_tensor(held.value) for name, held in self._held.items()}
 
 
 def _version(argument: Argument) -> int:

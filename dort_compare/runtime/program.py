@@ -40,8 +40,12 @@ class Program:
         self._session = make_session(self.model, settings, self.providers) if self._devices else None
 
     def __call__(self, *arguments: Argument) -> list[Result]:
+        return self.returned(arguments, self.computed(*arguments))
+
+    def returned(self, arguments: Sequence[Argument], computed: Mapping[str, torch.Tensor]) -> list[Result]:
+        """The outputs of the graph, of its arguments and what the session has computed of them."""
         values: dict[str, Result] = {**self._named(arguments)}
-        for name, result in self.computed(*arguments).items():
+        for name, result in computed.items():
             values[name] = _as_traced(result, self.signature.computed[name])
         for check in self.signature.checks:
             if not values[check.name]:

@@ -51,7 +51,7 @@ class _Window:
 
     def add(self, step: Step) -> None:
         self.steps.append(step)
-        self.nbytes += step.value.nbytes if isinstance(step.value, torch.Tensor) else 0
+        self.nbytes += _nbytes(step)
 
 
 def executions(
@@ -121,12 +121,18 @@ def _replay(
 
 
 def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
+    """The steps in windows within ``memory`` MiB, or of one step where that alone takes more."""
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
-        window.add(step)
-        del step
-        if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
+        is_full = window.nbytes + _nbytes(step) > memory * 2**20 or len(window.steps) >= _STEPS
+        if window.steps and is_full:
             yield window
             window = _Window()
+        window.add(step)
+        del step
     if window.steps:
         yield window
+
+
+def _nbytes(step: Step) -> int:
+    return step.value.nbytes if isinstance(step.value, torch.Tensor) else 0

@@ -49,12 +49,13 @@ def lockstep(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[St
         else:
             eager.env[node] = eager.run_node(node)
             exact.env[node] = exact.run_beside(node, eager.env[node])
-        value = eager.env[node]
-        if node.op == "call_function" and isinstance(value, (torch.Tensor, int, float)):
-            yield Step(node, value, exact.env[node], operands)
-        elif isinstance(value, (tuple, list)):
+        step = Step(node, eager.env[node], exact.env[node], operands)
+        if isinstance(step.value, (tuple, list)):
             read_before[node] = operands
-        del value, operands
+        del operands
         for read in reads[node]:
             del eager.env[read], exact.env[read]
             read_before.pop(read, None)
+        if node.op == "call_function" and isinstance(step.value, (torch.Tensor, int, float)):
+            yield step
+        del step

@@ -86,3 +86,17 @@ def test_backward_records_its_own_inputs() -> None:
     assert torch.equal(named["tangents_1"], torch.full((3,), 2.0))
     (activation,) = named.keys() - {"tangents_1"}
     torch.testing.assert_close(named[activation], x.detach().tanh())
+
+
+def test_results_of_the_first_run_are_kept_where_asked_for():
+    backend = DebugBackend()
+    compiled = torch.compile(lambda x: x * 2, backend=backend)
+    with backend.keeping() as kept:
+        first = compiled(torch.ones(3))
+        compiled(torch.zeros(3))
+    compiled(torch.zeros(3))
+    (results,) = kept.values()
+    (value,) = results.values().values()
+    assert value.tolist() == [2, 2, 2]
+    first.add_(1)
+    assert results.values() is None  # by reference: what was written since is no result any more
