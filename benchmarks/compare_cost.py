@@ -148,7 +148,7 @@ def inference_graphs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -
 
 
 def now() -> float:
-    """Seconds of the processor where one thread works, so that others cannot lengthen them; else of the clock."""
+    """Seconds of the processor where one thread works, which nothing else can lengthen; else of the clock."""
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 

@@ -30,7 +30,7 @@ from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
-from dort_compare.trace.graph_run import Engine
+from dort_compare.trace.graph_run import EngineName
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
     graph: str | int | None = None,
     *,
     model: str | Path | None = None,
-    engine: Engine = "ort",
+    engine: EngineName = "ort",
     provider: Device = "cpu",
     memory: int = MEMORY,
     repeats: int = 1,

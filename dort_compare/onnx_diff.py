@@ -17,13 +17,14 @@ from dort_compare.dump.model_file import read_model
 from dort_compare.errors import UsageError
 from dort_compare.measure.departures import effectless
 from dort_compare.measure.diff_verdict import findings
-from dort_compare.measure.lockstep import Lockstep, Met
+from dort_compare.measure.two_models import Lockstep, Met
 from dort_compare.measure.value_rows import Judge, ValueRow
 from dort_compare.report.diff import Diff
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
-from dort_compare.trace.engine import Engine, EngineName, ort_engine, reference_engine
+from dort_compare.trace.engine import Engine, ort_engine, reference_engine
 from dort_compare.trace.execution import streamed
+from dort_compare.trace.graph_run import EngineName
 
 _ROUNDS = 4
 Model = onnx.ModelProto | str | Path

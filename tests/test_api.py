@@ -69,7 +69,7 @@ def test_the_loss_is_the_callers() -> None:
         return output.square().mean()
 
     assert compare(mlp(), (torch.randn(5, 3),), backward=True, loss=loss).verdict == "agree"
-    assert [output.dtype for output in seen] == [*[torch.float32] * 3, torch.float64]
+    assert [output.dtype for output in seen] == [torch.float64, *[torch.float32] * 3]
 
 
 def test_nothing_of_the_callers_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,9 +107,12 @@ class Pairing:
         self._fill_places()
 
     def _resolve_constant(self, name: str) -> None:
-        same = self._near(name, exact=True)
-        if same:
-            self._pair(same[0], name, "constant")
+        """Pairs a constant with an equal one: one rounding apart where both are floats of different dtypes."""
+        own = self.second.side.sketches[name]
+        for first in self._near(name, exact=True)[:1]:
+            other = self.first.side.sketches[first]
+            if own.exact == other.exact or own.dtype != other.dtype or self.first.side.node(first):
+                self._pair(first, name, "constant")
 
     def _resolve(self, name: str) -> bool:
         """Pairs a result by the expression that makes it, else by its content; whether that was possible."""

@@ -135,10 +135,12 @@ class Numbered:
         node, slot = self.side.flow.producer[name]
         operands = self.operands(node)
         sketches = self.side.sketches
+        if self.is_passage(name):
+            shown = operands[0]
+            shapes = sketches[node.operands[0]].shape, sketches[name].shape
+            return None if shown is None else self.numbers.view(shown, *shapes)
         if node.proto.op_type in RANDOM or any(n and o is None for n, o in zip(node.operands, operands, strict=True)):
             return None
-        if self.is_passage(name) and operands[0] is not None:
-            return self.numbers.view(operands[0], sketches[node.operands[0]].shape, sketches[name].shape)
         if node.proto.op_type in COMMUTATIVE:
             operands = tuple(sorted(number for number in operands if number is not None))
         while operands and operands[-1] is None:

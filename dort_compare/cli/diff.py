@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from dort_compare import onnx_diff
 from dort_compare.errors import UsageError
 from dort_compare.report.report import check_writable
+from dort_compare.trace.graph_run import EngineName
 
 _FILE = click.Path(path_type=Path)
 
@@ -35,7 +36,7 @@ def diff(
     *,
     inputs_file: Path | None,
     seed: int,
-    engine: onnx_diff.EngineName,
+    engine: EngineName,
     provider: str,
     json_file: Path | None,
     everything: bool,

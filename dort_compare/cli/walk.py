@@ -18,6 +18,7 @@ from dort_compare.compiled import run_compiled
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
 from dort_compare.measure.outcome import outcome_of
+from dort_compare.measure.scatter import within
 from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
@@ -122,7 +123,8 @@ def _run_onnxrt(settings: Settings, folder: Path, module: torch.nn.Module, call:
     options = {"dump": folder, "dump_prefix": "onnxrt", **settings.options}
     backend = functools.partial(onnxrt, options=options)
     outcome = run_compiled(module, call, backend, settings.dynamic or None)
-    return tuple(outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, comparison.precision))
+    rows = outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, comparison.precision)
+    return within(rows, comparison.scatters)
 
 
 def _tell_outcome(echo: Echo, outcome: Outcome) -> None:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import torch
 
+_FEW = 2**15  # elements
+
 
 def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterator[tuple[int, Sequence[torch.Tensor]]]:
     """Cut tensors of one shape into parts of at most `size` elements, each with its first flat index.
@@ -40,7 +42,17 @@ class Floats:
     @cached_property
     def squares(self) -> float:
         """The sum of |element|^2."""
-        return torch.vdot(self.values, self.values).real.item()
+        return product(self.values, self.values)
+
+
+def product(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The real part of <one, other>.
+
+    Of few elements not by torch.vdot: its threads wait for one another, for milliseconds where the cores are busy.
+    """
+    if one.numel() > _FEW:
+        return torch.vdot(one, other).real.item()
+    return (one.conj() * other).real.sum().item()
 
 
 class Workspace:

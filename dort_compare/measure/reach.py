@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 from torch import fx
 
 from dort_compare.trace import GraphRun
+from dort_compare.trace.training_step import training_steps
 
 
 @dataclass(frozen=True)
@@ -25,78 +25,37 @@ class Reach:
 
 
 class Dataflow:
-    """Follows values through graphs: what a forward graph saves is an input of the same name of its backward graph.
-
-    AOTAutograd gives a forward graph the model's outputs first and then what it saves, and lets its backward graph
-    return a gradient, or None, for each input of the forward graph.
-    """
+    """Follows values through graphs, and from a forward graph through what it saves into its backward graph."""
 
     def __init__(self, runs: Sequence[GraphRun]) -> None:
         self._runs = {run.index: run for run in runs}
+        self._steps = {run.index: step for step in training_steps(runs) for run in step.graphs}
 
     def reached(self, index: int, fx_node: str) -> Reach:
-        """What the FX node of that name in graph ``index`` reaches."""
-        run = self._runs[index]
-        here = _later(_named(run, [fx_node]))
-        saved, outputs, gradients = self._returned(run, here)
-        values = sum(node.op == "call_function" for node in here)
-        partner = self._backward_of.get(index)
-        if partner is not None and saved:
-            there = _later(_named(partner, saved))
-            values += sum(node.op == "call_function" for node in there)
-            gradients = [*gradients, *self._returned(partner, there)[2]]
-        return Reach(values, tuple(outputs), tuple(gradients))
-
-    def _returned(self, run: GraphRun, nodes: Iterable[fx.Node]) -> tuple[list[str], list[str], list[str]]:
-        """Which of ``nodes`` the graph saves, returns as the model's outputs and as gradients."""
-        found = set(nodes)
-        returned = _outputs(run)
-        if run.phase == "backward":
-            names = self._inputs_behind(run)
-            return [], [], [name for node, name in zip(returned, names, strict=False) if node in found]
-        partner = self._backward_of.get(run.index)
-        kept = len([name for name in _inputs(partner) if not name.startswith("tangents")]) if partner else 0
-        first_saved = len(returned) - kept
-        saved = [node.name for node in returned[first_saved:] if node in found]
-        return saved, [node.name for node in returned[:first_saved] if node in found], []
-
-    def _inputs_behind(self, backward: GraphRun) -> list[str]:
-        """The names, the caller's where they are known, of the inputs that a backward graph has gradients for."""
-        forward = next((self._runs[f] for f, b in self._backward_of.items() if b is backward), None)
-        if forward is None:
-            return [f"gradient {i}" for i in range(len(_outputs(backward)))]
-        return [forward.input_names.get(name, name) for name in _inputs(forward)]
-
-    @cached_property
-    def _backward_of(self) -> dict[int, GraphRun]:
-        """By the index of a forward graph, its backward graph: both have one compile id. Pieces have no partner."""
-        found = {}
-        for index, run in self._runs.items():
-            same = [r for r in self._runs.values() if r.compile_id == run.compile_id]
-            partners = [r for r in same if r.phase == "backward"]
-            if run.phase == "forward" and len(partners) == 1 and len(same) == 2:
-                found[index] = partners[0]
-        return found
+        """What the FX node of that name in graph ``index`` reaches; a piece of a cut graph ends at its edge."""
+        found = _later(self._runs[index], [fx_node])
+        step = self._steps.get(index)
+        if step is None:
+            return Reach(_computed(found), (), ())
+        if step.backward is not None and index == step.forward.index:
+            saved = {node.name for node in found}
+            found |= _later(step.backward, saved & step.backward.inputs.keys())
+        return Reach(_computed(found), _among(step.outputs, found), _among(step.gradients, found))
 
 
-def _inputs(run: GraphRun) -> list[str]:
-    return [node.name for node in run.graph_module.graph.nodes if node.op == "placeholder"]
+def _computed(nodes: Iterable[fx.Node]) -> int:
+    return sum(node.op == "call_function" for node in nodes)
 
 
-def _outputs(run: GraphRun) -> list[Any]:
-    returned = run.graph_module.graph.output_node().args[0]
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
+def _among(named: Mapping[str, fx.Node], nodes: set[fx.Node]) -> tuple[str, ...]:
+    return tuple(name for name, node in named.items() if node in nodes)
 
 
-def _named(run: GraphRun, names: Iterable[str]) -> list[fx.Node]:
+def _later(run: GraphRun, names: Iterable[str]) -> set[fx.Node]:
+    """What the graph takes or computes under ``names``, and all that reads it, directly or not."""
     wanted = set(names)
-    return [node for node in run.graph_module.graph.nodes if node.name in wanted]
-
-
-def _later(nodes: Iterable[fx.Node]) -> set[fx.Node]:
-    """``nodes`` and all that reads them, directly or not."""
+    waiting = [node for node in run.graph_module.graph.nodes if node.name in wanted]
     found: set[fx.Node] = set()
-    waiting = list(nodes)
     while waiting:
         node = waiting.pop()
         if node not in found:

@@ -15,7 +15,7 @@ from dort_compare.measure.half_floor import half_floor, relative_error, rounding
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
 from dort_compare.trace.kept import HALF, Kept, Referee
-from dort_compare.trace.training_step import Engine, TrainingStep
+from dort_compare.trace.training_step import MakeInterpreter, TrainingStep
 
 Key = tuple[int, str, str]
 """A result: the number of its training step, "output" or "gradient", and its name."""
@@ -131,14 +131,14 @@ class Rehearsal:
         errors = {key: relative_error(exact, kept[key]) for key, exact in self._exact.items() if key in kept}
         return frozenset(key for key, error in errors.items() if 1 < error < math.inf)
 
-    def _with(self, units: Iterable[Unit]) -> Callable[[int], Engine]:
+    def _with(self, units: Iterable[Unit]) -> Callable[[int], MakeInterpreter]:
         """The engines that keep ``units`` in float32."""
         kept: list[set[str]] = [set() for _ in self._steps]
         for unit in units:
             kept[unit.step].update(unit.nodes)
         return lambda i: lambda graph_module: Kept(graph_module, kept[i], self._exact_nodes[i])
 
-    def _run(self, engine: Callable[[int], Engine], scale: float = 1.0) -> dict[Key, torch.Tensor]:
+    def _run(self, engine: Callable[[int], MakeInterpreter], scale: float = 1.0) -> dict[Key, torch.Tensor]:
         self.runs += 1
         found = {}
         for i, step in enumerate(self._steps):

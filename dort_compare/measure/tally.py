@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from dort_compare.measure.blocks import Floats, Workspace, extent
+from dort_compare.measure.blocks import Floats, Workspace, extent, product
 from dort_compare.measure.distances import Distance, Number
 
 _LOWEST = -(2**63)  # of int64; XOR with it maps the order of uint64 onto that of int64
@@ -44,7 +44,7 @@ class Tally:
         if not math.isfinite(largest):
             self._add_unfinite(start, expected.values, got)
             return False
-        products = (torch.vdot(*pair).real.item() for pair in ((expected.values, got), (got, got)))
+        products = (product(*pair) for pair in ((expected.values, got), (got, got)))
         self._add_products(expected.squares, *products)
         gap = gap.abs_()
         self._add_worst(largest, start, gap)
@@ -62,7 +62,7 @@ class Tally:
         different = int(rank.count_nonzero())
         self._add_gap(int(measured.sum()), different=different, largest=gap.max().item(), total=gap.sum().item())
         pairs = (expected, expected), (expected, got), (got, got)
-        self._add_products(*(torch.vdot(*pair).real.item() for pair in pairs))
+        self._add_products(*(product(*pair) for pair in pairs))
         self._add_worst(rank.max().item(), start, rank)
 
     def add_integers(self, start: int, expected: torch.Tensor, got: torch.Tensor) -> None:
@@ -76,7 +76,7 @@ class Tally:
         self._add_gap(gap.numel(), different=int(gap.count_nonzero()), largest=largest, total=total)
         floats = expected.double(), got.double()
         pairs = (floats[0], floats[0]), floats, (floats[1], floats[1])
-        self._add_products(*(torch.vdot(*pair).item() for pair in pairs))
+        self._add_products(*(product(*pair) for pair in pairs))
         self._add_worst(largest, start, rank)
 
     def _add_gap(self, finite: int, *, different: int, largest: Number, total: float) -> None:

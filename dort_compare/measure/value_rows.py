@@ -13,8 +13,8 @@ from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding
 from dort_compare.measure.local import extremes_of_both
-from dort_compare.measure.lockstep import Met
 from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.two_models import Met
 
 Status = Literal["equal", "noise", "inherits", "departs", "random"]
 _SHAKEN = 8.0

@@ -18,6 +18,8 @@ from dort_compare.report.modules import before_onnx_text, gradients_text, module
 from dort_compare.report.report import Report
 from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
+_FEW = 8
+
 
 def verdict_line(report: Report) -> str:
     """The verdict in one line."""
@@ -87,14 +89,34 @@ def _modules_text(report: Report) -> list[str]:
 
 
 def _astray(rows: Sequence[Row]) -> list[str]:
-    """The values that are not ok."""
-    table = new_table("status", "phase", "fx node", "target", "dtype", "shape", "max_abs", "floor", "source", "fused")
+    """The values that are not ok, but of those that only inherit no more than a few."""
+    columns = (
+        "status",
+        "phase",
+        "fx node",
+        "target",
+        "dtype",
+        "shape",
+        "inherited",
+        "local",
+        "floor",
+        "source",
+        "fused",
+    )
+    table = new_table(*columns)
+    inheriting = 0
     for row in rows:
-        if row.status != "ok":
-            cells = (row.status, row.phase, row.fx_node, row.target, row.dtype, shape_text(row.shape))
-            found = row.reason or max_abs(row.inherited)
-            table.add_row(*cells, found, number(row.noise_floor), row.source, " ".join(row.fused))
-    return ["", rendered(table)] if table.row_count else []
+        inheriting += row.status == "inherits"
+        if row.status == "ok" or (row.status == "inherits" and inheriting > _FEW):
+            continue
+        cells = (row.status, row.phase, row.fx_node, row.target, row.dtype, shape_text(row.shape))
+        found = row.reason or max_abs(row.inherited)
+        local = max_abs(row.local) if row.local else ""
+        table.add_row(*cells, found, local, number(row.noise_floor), row.source, " ".join(row.fused))
+    if not table.row_count:
+        return []
+    left = inheriting - _FEW
+    return ["", rendered(table), *([f"and {left} more that inherit; the JSON report lists all"] if left > 0 else [])]
 
 
 def shipped_lines(report: Report) -> list[str]:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import torch
-from onnx.reference import ReferenceEvaluator
 
 from dort_compare.errors import DortError, ExecutionError
-from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.kernels import with_kernels
-from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.reference import ReferenceSession
 
-EngineName = Literal["ort", "reference"]
 _AS_IT_IS = SessionSettings(
     session_options={
         "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
         "log_severity_level": 4,
-        "session.intra_op.allow_spinning": "0",  # idle threads that spin take the cores from torch's
+        **once(),
     }
 )
 
@@ -61,20 +58,8 @@ def ort_engine(providers: Sequence[Provider]) -> Engine:
 def reference_engine(
     model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]
 ) -> list[torch.Tensor]:
-    """onnx.reference.ReferenceEvaluator: plain numpy, slow, and no code that it shares with ONNX Runtime."""
-    try:
-        with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(model).run(list(wanted), {name: _as_numpy(t) for name, t in feeds.items()})
-        return [as_torch(ir.tensor(np.asarray(value))) for value in found]
-    except Exception as problem:  # noqa: BLE001  (the kernels raise whatever numpy raises)
-        text = " ".join(str(problem).split())
-        raise ExecutionError(f"the reference evaluator failed: {text or type(problem).__name__}") from None
-
-
-def _as_numpy(tensor: torch.Tensor) -> np.ndarray:
-    if tensor.dtype == torch.bfloat16:
-        return tensor.contiguous().view(torch.int16).numpy().view(ir.DataType.BFLOAT16.numpy())
-    return tensor.contiguous().numpy()
+    """The reference evaluator: numpy, slow, and no code that it shares with ONNX Runtime."""
+    return ReferenceSession(model).run(feeds, dict.fromkeys(wanted, torch.device("cpu")))
 
 
 def _holds_bfloat16(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor]) -> bool:

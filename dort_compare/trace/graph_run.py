@@ -13,7 +13,7 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider
 
-Engine = Literal["ort", "reference"]
+EngineName = Literal["ort", "reference"]
 
 
 @dataclass(frozen=True)
@@ -34,4 +34,4 @@ class GraphRun:
     providers: Sequence[Provider]
     compile_id: str | None = None
     input_names: Mapping[str, str] = field(default_factory=dict)
-    engine: Engine = "ort"
+    engine: EngineName = "ort"

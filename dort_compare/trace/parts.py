@@ -15,7 +15,7 @@ from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
-from dort_compare.trace.graph_run import Engine
+from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
@@ -33,7 +33,7 @@ class Parts:
     """
 
     def __init__(
-        self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device, engine: Engine = "ort"
+        self, model: onnx.ModelProto, providers: Sequence[Provider], device: torch.device, engine: EngineName = "ort"
     ) -> None:
         self.model = model
         self.engine = engine

@@ -13,7 +13,7 @@ from dort_compare.checks import check_of
 from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
 
-Engine = Callable[[fx.GraphModule], fx.Interpreter]
+MakeInterpreter = Callable[[fx.GraphModule], fx.Interpreter]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TrainingStep:
         given = {name: value for name, value in self.backward.inputs.items() if name not in made}
         return {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
 
-    def run(self, engine: Engine, tangents: Mapping[str, torch.Tensor]) -> dict[tuple[str, str], torch.Tensor]:
+    def run(self, engine: MakeInterpreter, tangents: Mapping[str, torch.Tensor]) -> dict[tuple[str, str], torch.Tensor]:
         """Outputs and gradients by ("output" or "gradient", name), in the dtypes that torch traced or wider ones.
 
         ``engine`` makes the interpreter of a graph; ``tangents`` take the place of those that were recorded.

@@ -119,7 +119,7 @@ def test_after_an_interrupt_compiling_works(
         train()
     torch.testing.assert_close(train(), list(torch.autograd.grad(model(x).square().sum(), list(model.parameters()))))
     entries = json.loads((tmp_path / "dump" / "manifest.json").read_text())["graphs"]
-    named = {entry[key] for entry in entries.values() for key in ("onnx", "fx", "inputs") if key in entry}
+    named = {entry[key] for entry in entries.values() for key in ("onnx", "fx", "graph", "constants", "inputs") if key in entry}
     assert {path.name for path in (tmp_path / "dump").iterdir()} == named | {"manifest.json"}
     assert len(graphs_in(tmp_path / "dump")) == len(backend.graphs)
 

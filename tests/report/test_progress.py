@@ -26,7 +26,7 @@ def test_a_comparison_shows_its_stages_on_a_terminal(monkeypatch, capfd):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     dort_compare.compare(torch.nn.Linear(2, 2), (torch.randn(1, 2),))
-    assert "values compared" in terminal.getvalue()
+    assert "values of the inference graph" in terminal.getvalue()
     assert capfd.readouterr().out == ""
 
 
