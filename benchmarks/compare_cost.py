@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import platform
 import resource
 import shlex
@@ -106,7 +107,14 @@ def verify_onnx_program(layers: int, seq: int) -> Result:
     import onnxruntime as ort  # noqa: PLC0415
     from torch.onnx import verification  # noqa: PLC0415
 
-    ort.get_available_providers = lambda: ["CPUExecutionProvider"]
+    plain = ort.SessionOptions
+
+    def with_our_threads() -> ort.SessionOptions:
+        options = plain()
+        options.intra_op_num_threads = torch.get_num_threads()
+        return options
+
+    ort.get_available_providers, ort.SessionOptions = lambda: ["CPUExecutionProvider"], with_our_threads
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
     program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
     start = now()
@@ -192,7 +200,8 @@ def peak() -> int:
 def in_a_process(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:
     """The result of ``measure`` in a new process, also printed."""
     command = [sys.executable, __file__, "--only", measure.__name__, str(layers), str(seq), "--threads", str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{measure.__name__} failed:\n{done.stderr}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
@@ -263,8 +272,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--growth", type=int, nargs=2, default=[4, 32], help="layers")
-    parser.add_argument("--growth-seq", type=int, default=64)
-    parser.add_argument("--peer-layers", type=int, default=4)
+    parser.add_argument("--growth-seq", type=int, default=32)
+    parser.add_argument("--peer-layers", type=int, default=2)
     parser.add_argument("--peer-seq", type=int, default=64)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
