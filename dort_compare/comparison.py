@@ -167,8 +167,7 @@ def _values(
         observer = Observer(run.phase, run.index, "lowered", kept.values() or graph.program.computed(*arguments))
         del kept
         found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
-        calls = sum(node.op == "call_function" for node in run.graph_module.graph.nodes)
-        rows += waiting.each(f"values of the {run.phase} graph", found, calls)
+        rows += waiting.each(f"values of the {run.phase} graph", found, run.calls)
         observed += observer.seen
         if optimized is not None:
             observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))

@@ -23,6 +23,7 @@ from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
+from dort_compare.report.progress import Waiting
 from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.program import Argument
@@ -58,8 +59,8 @@ def check(
     runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
     rows: list[Row] = []
     for run, each in zip(runs, graphs, strict=True):
-        with told(f"graph {each.name} of {each.folder}"):
-            rows.extend(graph_rows(run, memory, repeats))
+        with told(f"graph {each.name} of {each.folder}"), Waiting() as waiting:
+            rows.extend(waiting.each(f"values of {each.name}", graph_rows(run, memory, repeats), run.calls))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
     return Report(*judge(rows, (), Dataflow(runs)), tuple(rows), (), graphs=identities)
 

@@ -20,6 +20,7 @@ from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.two_models import Lockstep, Met
 from dort_compare.measure.value_rows import Judge, ValueRow
 from dort_compare.report.diff import Diff
+from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.engine import Engine, ort_engine, reference_engine
@@ -47,7 +48,19 @@ def diff(
     Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
     ExecutionError where an engine refuses a model or fails.
     """
-    flows = _flow(first, "first"), _flow(second, "second")
+    with Waiting() as waiting:
+        return _diff((_flow(first, "first"), _flow(second, "second")), inputs, seed, engine, provider, waiting)
+
+
+def _diff(
+    flows: tuple[Dataflow, Dataflow],
+    inputs: Mapping[str, torch.Tensor] | None,
+    seed: int,
+    engine: EngineName,
+    provider: ProviderSpec,
+    waiting: Waiting,
+) -> Diff:
+    waiting.stage("both models")
     engines = _engine(engine, provider), _engine(engine, provider)
     fed = make_inputs(*flows, inputs, seed)
     sides = tuple(_side(flow, values, run) for flow, values, run in zip(flows, fed.values, engines, strict=True))
@@ -55,7 +68,8 @@ def diff(
     forced: dict[str, Sketch] = {}
     known: set[tuple[str, str]] = set()
     rows: list[ValueRow] = []
-    for _ in range(_ROUNDS):
+    for number in range(1, _ROUNDS + 1):
+        waiting.stage(f"values paired and compared, round {number}")
         second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
         kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
         pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()

@@ -61,6 +61,33 @@ def test_keyword_arguments_dict_outputs_and_no_parameters(exporter: str) -> None
     ]  # fmt: skip
 
 
+class Shared(nn.Module):
+    """One module in two places, and one tensor in two modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.again = self.first
+        self.other = nn.Linear(3, 3)
+        self.other.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.other(self.again(self.first(x)))
+
+
+def test_what_a_model_shares_stays_shared_and_as_it_was() -> None:
+    model = Shared()
+    weight, before = model.first.weight, {name: value.clone() for name, value in model.state_dict().items()}
+    report = compare(model, (torch.randn(2, 3),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert all(row.torch_vs_float64 is not None for row in report.outputs)
+    assert model.first.weight is weight
+    assert model.other.weight is weight
+    assert all(
+        value.dtype == torch.float32 and torch.equal(value, before[name]) for name, value in model.state_dict().items()
+    )
+
+
 def test_the_loss_is_the_callers() -> None:
     seen: list[Any] = []
 

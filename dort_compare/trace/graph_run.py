@@ -35,3 +35,8 @@ class GraphRun:
     compile_id: str | None = None
     input_names: Mapping[str, str] = field(default_factory=dict)
     engine: EngineName = "ort"
+
+    @property
+    def calls(self) -> int:
+        """How many calls the FX graph makes."""
+        return sum(node.op == "call_function" for node in self.graph_module.graph.nodes)

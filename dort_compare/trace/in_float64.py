@@ -14,17 +14,33 @@ from dort_compare.trace.modules import Call, Outcome, run_module
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     """The outcome with parameters, buffers and arguments in float64 and no autocast; an empty one where it does not run
     so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone."""
-    state = {name: _double(tensor) for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    state = _doubled_state(model)
     args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
     parameters = {name: state[name] for name, _ in model.named_parameters()}
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(model, state, args, kwargs)
+        return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)
 
     try:
         return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
     except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
         return Outcome({})
+
+
+def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers under every name that each module has them by, what is shared doubled once.
+
+    A module that stands in several places is there once: ``functional_call``, which would tie them by itself, swaps its
+    tensors twice and leaves the doubled ones in the model.
+    """
+    doubled: dict[int, torch.Tensor] = {}
+    state = {}
+    for prefix, module in model.named_modules():
+        own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        for name, tensor in own:
+            double = doubled.setdefault(id(tensor), _double(tensor))
+            state[f"{prefix}.{name}" if prefix else name] = double
+    return state
 
 
 def _double(value: Any) -> Any:
