@@ -163,9 +163,10 @@ def _values(
     optimized = Optimized((), 0) if effort.optimized else None
     precision = PrecisionWatch()
     for graph, run in zip(graphs, runs, strict=True):
-        kept, arguments = shipped.pop(graph.index), list(run.inputs.values())
-        observer = Observer(run.phase, run.index, "lowered", kept.values() or graph.program.computed(*arguments))
-        del kept
+        results, arguments = shipped.pop(graph.index, None), list(run.inputs.values())
+        computed = (results and results.values()) or graph.program.computed(*arguments)
+        observer = Observer(run.phase, run.index, "lowered", computed)
+        del results, computed  # the observer lets go of each once it is seen
         found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
         rows += waiting.each(f"values of the {run.phase} graph", found, run.calls)
         observed += observer.seen

@@ -317,3 +317,12 @@ class NormOfTransposed(nn.Module):
 def test_a_kernel_may_lay_out_its_result_otherwise_than_torch_traced() -> None:
     report = compare(NormOfTransposed().eval(), (torch.randn(2, 5, 6),), backward=True)
     assert report.verdict == "agree"
+
+
+def test_a_backend_that_has_run_before_is_compared_too() -> None:
+    backend, model, x = DebugBackend(), mlp(), torch.randn(5, 3)
+    torch.compile(model, backend=backend)(x).sum().backward()
+    report = compare_with(model, Call((x,), backward=True), backend).report
+    assert report.verdict == "agree"
+    assert {row.graph for row in report.rows} == {graph.index for graph in backend.graphs}
+    assert report.observed
