@@ -62,7 +62,7 @@ def _decides_on_a_size(node: fx.Node) -> bool:
         return False
     if is_number(value):
         return bool(symbols)
-    return not symbols <= frozenset[str]().union(*map(unbacked_symbols, node.all_input_nodes))
+    return bool(symbols) and not symbols <= frozenset[str]().union(*map(unbacked_symbols, node.all_input_nodes))
 
 
 def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
