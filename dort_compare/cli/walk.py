@@ -23,7 +23,14 @@ from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import half_lines, outcome_table, shipped_lines, tensors_table, verdict_line
+from dort_compare.report.terminal import (
+    cause_text,
+    half_lines,
+    outcome_table,
+    shipped_lines,
+    tensors_table,
+    verdict_line,
+)
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -115,6 +122,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     _title(echo, "verdict")
     for line in shipped_lines(report):
         echo(line)
+    for cause in report.causes[1:]:
+        echo(f"also: {cause_text(cause)}")
     echo(verdict_line(report))
     return report
 
