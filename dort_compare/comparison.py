@@ -98,17 +98,18 @@ def _compare(
     with modules.watching():
         eager = run_module(model, dict(model.named_parameters()), call)
     waiting.stage("compiling, and the compiled model")
+    others, left = len(backend.graphs), len(backend.fallbacks)
     compiled_model = Compiled(model, backend, dynamic)
     with backend.keeping() as shipped:
         compiled = compiled_model.run(call)
-    fallbacks = tuple(backend.fallbacks)
-    if not backend.graphs and not fallbacks:
+    fallbacks = tuple(backend.fallbacks[left:])
+    if not backend.graphs[others:] and not fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
     precision = precision_of(model, call)
     waiting.stage("the graphs on torch's kernels")
     tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
     tracing.settle_in_float64(lambda: run_in_float64(model, call))
-    graphs = sorted((graph for graph in backend.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+    graphs = sorted((graph for graph in backend.graphs[others:] if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, dict(model.named_parameters())) for graph in graphs]
     for run in runs:
         backend.name_inputs(run.index, run.input_names)
@@ -137,7 +138,7 @@ def _compare(
         values.precision,
         suggest_fp32(runs, target=None if target is True else target) if target else None,
     )
-    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs], scatters)
+    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs[others:]], scatters)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class DortError(Exception):
@@ -66,3 +67,15 @@ class DumpError(DortError):
 
 class StaleRecordError(DortError):
     """A recorded input was changed in place after it was recorded."""
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Whatever torch, onnx or ONNX Runtime raise over somebody else's file becomes a DumpError of one line."""
+    try:
+        yield
+    except DortError:
+        raise
+    except Exception as problem:  # noqa: BLE001  (a file that was edited makes them raise anything)
+        text = " ".join(str(problem).split())
+        raise DumpError(f"{what} cannot be run: {type(problem).__name__}: {text}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from dort_compare.align.adopted import adopted
 from dort_compare.backends.record import GraphId
 from dort_compare.dump.model_file import read_model
 from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
-from dort_compare.errors import DortError, DumpError, UsageError
+from dort_compare.errors import DumpError, UsageError, told
 from dort_compare.lowering.targets import find_target
 from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
@@ -178,15 +177,3 @@ def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], 
 
 def _names(graphs: Sequence[DumpedGraph]) -> str:
     return ", ".join(each.name for each in graphs)
-
-
-@contextmanager
-def told(what: str) -> Iterator[None]:
-    """Whatever torch, onnx or ONNX Runtime raise over somebody else's file becomes a DumpError of one line."""
-    try:
-        yield
-    except DortError:
-        raise
-    except Exception as problem:  # noqa: BLE001  (a file that was edited makes them raise anything)
-        text = " ".join(str(problem).split())
-        raise DumpError(f"{what} cannot be run: {type(problem).__name__}: {text}") from None

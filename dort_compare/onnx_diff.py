@@ -14,7 +14,7 @@ from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.pairing import Pair, Pairing
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, told
 from dort_compare.measure.departures import effectless
 from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.two_models import Lockstep, Met
@@ -48,7 +48,7 @@ def diff(
     Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
     ExecutionError where an engine refuses a model or fails.
     """
-    with Waiting() as waiting:
+    with told("one of the models"), Waiting() as waiting:
         return _diff((_flow(first, "first"), _flow(second, "second")), inputs, seed, engine, provider, waiting)
 
 

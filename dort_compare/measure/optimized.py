@@ -64,7 +64,7 @@ def judge_shipped(
     for row in shipped.rows if shipped else ():
         if row.status == "diverges" and not any((row.graph, name) in departing for name in _made_for(row)):
             astray.setdefault((row.graph, row.call), row)
-    explained = {graph for graph, _ in (*departing, *astray)}
+    explained = {row.graph for row in rows if row.is_unstable} | {graph for graph, _ in astray}
     unseen = {seen.graph: seen for seen in reversed(observed) if not seen.ok and seen.graph not in explained}
     further = [_in_optimized(row, dataflow) for row in astray.values()] + [_unseen(seen) for seen in unseen.values()]
     if not further:

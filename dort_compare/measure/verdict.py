@@ -90,6 +90,9 @@ def judge(
         return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", (_outside("", "nothing was compared"),)
+    silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
+    if silent and not outcome:
+        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
     return "agree", ()
 
 
@@ -135,10 +138,12 @@ def _outcome_reason(row: OutcomeRow) -> str:
         return "only one side has it"
     if row.distance.finding:
         return row.distance.finding
+    gap = f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise"
+    if row.backend not in ("debug", "traced"):
+        return f"{gap}, in the {row.backend} backend alone, whose values were not exposed"
     return (
-        f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise, "
-        "although no op of the compiled graphs departs by itself: it enters in tracing, before ONNX, or where the "
-        "program that ran differs from the one whose values were exposed"
+        f"{gap}, although no op of the compiled graphs departs by itself: it enters in tracing, before ONNX, or where "
+        "the program that ran differs from the one whose values were exposed"
     )
 
 

@@ -75,7 +75,7 @@ def _readme(case: Case) -> str:
         node=origin.fx_node,
         place=place,
         phase=origin.phase,
-        nodes=", ".join(node.op_type for node in case.model.graph.node),
+        nodes=printable(", ".join(node.op_type for node in case.model.graph.node)),
         results="\n".join(_measured(result) for result in case.results),
         versions=", ".join(f"{name} {number}" for name, number in _versions().items()),
     )

@@ -100,7 +100,7 @@ def executions(
             if first[name] == fx_node:
                 yield Executed(step, name, theirs[name], [found[name] for found in alone], fused.get(name))
             else:
-                before = step.operands.get(first[name])
+                before = next((value for read, value in step.operands.items() if plain.get(read) == name), None)
                 yield Executed(step, name, theirs[name], [] if before is None else [before])
         del window, steps, step, theirs, alone, fused  # before the next window is made
 

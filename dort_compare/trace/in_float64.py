@@ -36,11 +36,17 @@ def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:
     doubled: dict[int, torch.Tensor] = {}
     state = {}
     for prefix, module in model.named_modules():
-        own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-        for name, tensor in own:
-            double = doubled.setdefault(id(tensor), _double(tensor))
+        parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+        for name, tensor in (*parameters, *module.named_buffers(recurse=False, remove_duplicate=False)):
+            double = doubled.setdefault(id(tensor), _own(tensor))
             state[f"{prefix}.{name}" if prefix else name] = double
     return state
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy, raised, that the run may write in place."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(dtype, copy=True).requires_grad_(tensor.requires_grad)
 
 
 def _double(value: Any) -> Any:

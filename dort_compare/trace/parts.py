@@ -41,7 +41,7 @@ class Parts:
         self.device = device
         self.nodes = list(model.graph.node)
         self.producers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
-        self.reads = [tuple(_reads(node)) for node in self.nodes]
+        self.reads = [tuple(reads_of(node)) for node in self.nodes]
 
     @cached_property
     def constants(self) -> Mapping[str, onnx.TensorProto]:
@@ -154,7 +154,7 @@ def _rename_outputs(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -
                 node.output[i] = names[name]
 
 
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
+def reads_of(node: onnx.NodeProto) -> Iterator[str]:
     """The names that a node reads, those that its nested graphs take from outside included."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
@@ -165,4 +165,4 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
 def _captured(graph: onnx.GraphProto) -> set[str]:
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {name for node in graph.node for name in node.output}
-    return {name for node in graph.node for name in _reads(node)} - own
+    return {name for node in graph.node for name in reads_of(node)} - own

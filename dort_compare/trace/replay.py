@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from dort_compare.trace.float64 import call_in_float64
+from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -43,7 +43,7 @@ class Replay:
         try:
             self._make_chain(in_float64)
             result = self._call(node, in_float64)
-        except (_UnknownError, NotImplementedError, RuntimeError):
+        except REFUSALS:
             return None
         finally:
             self._made = {}
@@ -61,7 +61,7 @@ class Replay:
         try:
             self._make_chain(in_float64=False)
             value = self._operand(argument) if isinstance(argument, fx.Node) else None
-        except (_UnknownError, NotImplementedError, RuntimeError):
+        except REFUSALS:
             return None
         finally:
             self._made = {}

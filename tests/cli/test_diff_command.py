@@ -110,3 +110,23 @@ def test_names_cannot_speak_to_the_terminal(capsys, tmp_path, good):
     assert status == 1
     assert "\x1b" not in out
     assert "[bold]h" in out
+
+
+def broken_initializer() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(TEXT.replace("Exp(h)", "Mul(h, w)"))
+    model.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[4], raw_data=b"abc"))
+    return model
+
+
+def concat_of_nothing() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(TEXT)
+    model.graph.node.append(onnx.NodeProto(op_type="Concat", output=["z"]))
+    return model
+
+
+@pytest.mark.parametrize("make", [broken_initializer, concat_of_nothing])
+def test_a_damaged_model_is_one_line(capsys, tmp_path, good, make):
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(make().SerializeToString())
+    status, out, err = run(capsys, path, good)
+    assert (status, out, err.count("\n")) == (2, "", 1)

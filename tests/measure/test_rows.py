@@ -21,7 +21,7 @@ from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.provenance import ATEN_TARGET, FX_NODE, Provenance
 from dort_compare.trace import lockstep
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.executions import Executed, executions
 
 Fault = Callable[[ir.Node], None]
 
@@ -283,3 +283,18 @@ def test_equal_values_have_a_floor_too(graphs_of: Any, scale: float) -> None:
     assert row.local is not None
     assert row.local.equal
     assert row.noise_floor == pytest.approx(scale * 16 * 2.0**-24)
+
+
+@pytest.mark.parametrize("fault", ["Greater", "Less"])
+def test_a_comparison_of_half_precision_operands_is_exact(graphs_of: Any, fault: str) -> None:
+    (graph,) = graphs_of(lambda x, y: x >= y, torch.ones(8).bfloat16(), torch.ones(8).bfloat16())
+    name = plant(graph, "aten.ge.Tensor", "GreaterOrEqual", become(fault))
+    assert [row.fx_node for row in graph_rows(graph_run(graph)) if row.status == "diverges"] == [name]
+
+
+def test_an_alias_of_an_alias_is_judged(graphs_of: Any) -> None:
+    (graph,) = graphs_of(lambda x: x.exp().tanh().sigmoid(), torch.randn(4))
+    run = graph_run(graph)
+    stands = dict.fromkeys(("exp", "tanh", "sigmoid"), "exp")
+    found = {e.step.node.name: e.local for e in executions(run, stands, frozenset())}
+    assert all(len(local) == 1 for local in found.values())

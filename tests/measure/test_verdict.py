@@ -48,6 +48,13 @@ def test_nothing_compared_is_no_agreement() -> None:
         assert first.reason == "nothing was compared"
 
 
+def test_without_outputs_every_graph_needs_a_value_that_was_compared() -> None:
+    rows = [row("ok"), row("unaligned", graph=1)]
+    assert judge(rows, outcomes(ONE, {"y": ONE})) == ("agree", ())
+    verdict, (cause,) = judge(rows, [])
+    assert (verdict, cause.reason) == ("diverge", "nothing was compared of graph 1")
+
+
 def test_the_first_diverging_value_is_named_with_where_it_comes_from() -> None:
     verdict, (first, *_) = judge([row("ok"), row("diverges", "b"), row("inherits", "c"), row("diverges", "d")], [])
     assert verdict == "diverge"

@@ -76,7 +76,7 @@ def main() -> None:
     for name, *numbers, is_noise in rows():
         departs |= not is_noise
         texts = ("-" if number is None else f"{number:.3g}" for number in numbers)
-        print(f"{'agrees ' if is_noise else 'DEPARTS'} {name}: {', '.join(texts)}")
+        print(f"{'agrees ' if is_noise else 'DEPARTS'} {ascii(name)[1:-1]}: {', '.join(texts)}")
     sys.exit(int(departs))
 
 
