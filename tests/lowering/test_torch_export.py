@@ -241,8 +241,12 @@ def test_symbolic_sizes_stay_symbolic() -> None:
     check(graphs, TRAINING)
 
 
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("implementation", ["eager", pytest.param("sdpa", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float16, torch.bfloat16))],
+    ids=str,
+)
 def test_llama_trains_alike(implementation: str, dtype: torch.dtype) -> None:
     autocast = None if dtype == torch.float32 else dtype
     graphs = capture(Llama(implementation), torch.randint(0, 100, (2, 16)), autocast=autocast)
