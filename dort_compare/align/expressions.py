@@ -8,7 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import onnx
 
-from dort_compare.trace.dataflow import Dataflow, Node, bodies
+from dort_compare.trace.captures import bodies
+from dort_compare.trace.dataflow import Dataflow, Node
 
 COMMUTATIVE = frozenset(
     ["Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]

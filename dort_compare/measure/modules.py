@@ -17,6 +17,7 @@ from dort_compare.measure.module_matches import Match, Matches
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place
+from dort_compare.trace.readers import behind
 
 Status = Literal["ok", "departs", "unaligned"]
 
@@ -144,7 +145,7 @@ class _Surroundings:
         """Whether something departs that follows from ``match``; all that was compared may lie before it."""
         if match.node is None:
             return outcome_departs
-        later = _all_behind(match.node)
+        later = behind(match.node.users)
         if later & self._departing[match.run]:
             return True
         return outcome_departs and not (later | {match.node}) & self._agreeing[match.run]
@@ -162,18 +163,6 @@ class _Surroundings:
                 found.add(each)
                 waiting.extend(each.all_input_nodes)
         return [each for each in node.graph.nodes if each in found]
-
-
-def _all_behind(node: fx.Node) -> set[fx.Node | None]:
-    """What reads ``node``, directly or not."""
-    found: set[fx.Node | None] = set()
-    waiting = list(node.users)
-    while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting.extend(each.users)
-    return found
 
 
 def common_path(paths: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import fx
 
 from dort_compare.trace import GraphRun
+from dort_compare.trace.readers import behind
 from dort_compare.trace.training_step import training_steps
 
 
@@ -54,11 +55,4 @@ def _among(named: Mapping[str, fx.Node], nodes: set[fx.Node]) -> tuple[str, ...]
 def _later(run: GraphRun, names: Iterable[str]) -> set[fx.Node]:
     """What the graph takes or computes under ``names``, and all that reads it, directly or not."""
     wanted = set(names)
-    waiting = [node for node in run.graph_module.graph.nodes if node.name in wanted]
-    found: set[fx.Node] = set()
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting.extend(node.users)
-    return found
+    return behind(node for node in run.graph_module.graph.nodes if node.name in wanted)

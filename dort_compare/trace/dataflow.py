@@ -9,6 +9,7 @@ import onnx
 from onnx import inliner
 
 from dort_compare.errors import UsageError
+from dort_compare.trace.captures import bodies, captured
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 _STRING = onnx.TensorProto.STRING
@@ -83,8 +84,8 @@ class Dataflow:
         if constant is not None:
             self._add_constant(proto.output[0], constant)
             return
-        captured = dict.fromkeys(name for body in bodies(proto) for name in _free(body))
-        operands = (*proto.input, *(name for name in captured if name not in proto.input))
+        outside = dict.fromkeys(name for body in bodies(proto) for name in captured(body))
+        operands = (*proto.input, *(name for name in outside if name not in proto.input))
         self._check_known(filter(None, operands), f"node {proto.name!r} ({proto.op_type})")
         node = Node(len(self.nodes), proto, operands, tuple(proto.output))
         self.nodes.append(node)
@@ -139,24 +140,6 @@ class Dataflow:
             for name in each.operands
             if name and name not in self.opaque and name not in self.constants
         }
-
-
-def bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs among the attributes of a node."""
-    for attribute in proto.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _free(body: onnx.GraphProto) -> Iterator[str]:
-    """What a body reads from outside, in order."""
-    own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-    for node in body.node:
-        read = (*node.input, *(name for inner in bodies(node) for name in _free(inner)))
-        yield from (name for name in read if name and name not in own)
-        own.update(node.output)
-    yield from (value.name for value in body.output if value.name not in own)
 
 
 def _inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:

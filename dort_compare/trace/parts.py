@@ -15,6 +15,7 @@ from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
+from dort_compare.trace.captures import bodies, captured
 from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.reference import ReferenceSession
 
@@ -157,12 +158,5 @@ def _rename_outputs(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -
 def reads_of(node: onnx.NodeProto) -> Iterator[str]:
     """The names that a node reads, those that its nested graphs take from outside included."""
     yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from _captured(graph)
-
-
-def _captured(graph: onnx.GraphProto) -> set[str]:
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own |= {name for node in graph.node for name in node.output}
-    return {name for node in graph.node for name in reads_of(node)} - own
+    for body in bodies(node):
+        yield from captured(body)
