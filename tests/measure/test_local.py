@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from of_function import Of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -49,19 +50,6 @@ def test_a_fault_before_a_mask_is_seen_beside_the_masks_huge_numbers(monkeypatch
     report = dort_compare.compare(Of(attention), (torch.randn(2, 6, 6),))
     assert report.first_divergence is not None
     assert report.first_divergence.target == "aten.add.Tensor"
-
-
-class Of(nn.Module):
-    """A function as a module, with the submodules it needs."""
-
-    def __init__(self, function: Callable[..., Tensor], **modules: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, *args: Tensor) -> Tensor:
-        return self.function(*args, **dict(self.named_children()))
 
 
 def attention_with_biases(x: Tensor, q: nn.Module, k: nn.Module, v: nn.Module) -> Tensor:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import onnx
 import pytest
 import torch
-from torch import Tensor, nn
+from of_function import Of
+from torch import nn
 from torch.nn import functional as F
 
 import dort_compare
@@ -21,19 +22,6 @@ aten = torch.ops.aten
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 CASES = list(itertools.product(PARTS, ATTENTIONS, PRECISIONS, (False, True)))
 EVERYDAY = {("attention", "eager", "float32", True), ("decoder", "sdpa", "float16", False)}
-
-
-class Of(nn.Module):
-    """A function as a module, with the submodules it needs."""
-
-    def __init__(self, function: Callable[..., Tensor], **modules: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, *args: Tensor) -> Tensor:
-        return self.function(*args, **dict(self.named_children()))
 
 
 def mlp() -> nn.Module:
