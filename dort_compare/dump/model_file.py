@@ -55,6 +55,8 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
 def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
     location = external_data_helper.ExternalDataInfo(tensor).location
     data = path.with_name(Path(location).name if beside else path.name + DATA)
+    if location == data.name and not data.exists() and not data.is_symlink():
+        raise FileNotFoundError(f"{data.name}, which holds its constants, is missing")
     if location != data.name or data.is_symlink() or not data.is_file():
         known = "files beside it" if beside else data.name
         raise DumpError(f"{path} keeps constants in {location!r}; they may stand in {known} only, so it is not read")
