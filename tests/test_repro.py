@@ -87,7 +87,7 @@ def test_what_departs_departs_there_too(dump: Path, tmp_path: Path) -> None:
     repro(dump, "tanh", out)
     shown = alone(out, SCRIPT)
     assert shown.returncode == 1, shown.stderr
-    assert "DEPARTS tanh" in shown.stdout
+    assert "DEPARTS (onnx) tanh" in shown.stdout
     tested = alone(out, PYTEST)
     assert tested.returncode == 1, tested.stdout + tested.stderr
     assert "noise is" in tested.stdout
@@ -117,8 +117,8 @@ def test_every_call_of_a_graph_can_be_cut_out(dump: Path, tmp_path: Path, stride
         for call in calls[::stride]:
             out = tmp_path / f"{graph.name}.{call.name}"
             write_case(case_of(run, call.name), out)
-            for name, *_, is_noise in runpy.run_path(str(out / "repro.py"))["rows"]():
-                assert is_noise == (call.target is not aten.tanh.default), (call.name, name)
+            for name, *_, departs in runpy.run_path(str(out / "repro.py"))["rows"]():
+                assert (departs is None) == (call.target is not aten.tanh.default), (call.name, name)
                 compared += 1
     assert compared > 20 / stride
 
@@ -201,3 +201,45 @@ def test_the_command_says_where_it_wrote(dump: Path, tmp_path: Path, capsys: pyt
     assert stopped.value.code == 0
     assert "repro.py shows the difference" in capsys.readouterr().out
     assert (tmp_path / "out" / "model.onnx").exists()
+
+
+class Sums(nn.Module):
+    """Thousands of numbers into one place, which torch's kernel adds up in half precision."""
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        return torch.zeros(4, dtype=x.dtype).index_add(0, places, x)
+
+
+class Best(nn.Module):
+    """The largest numbers of many equal ones, whose order is open."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x.topk(40)
+
+
+def shown_of(model: nn.Module, args: tuple[Tensor, ...], node: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What the script prints for one node of a model."""
+    compare(model, args, dump=folder / "dump")
+    repro(folder / "dump", node, folder / "out")
+    return alone(folder / "out", SCRIPT)
+
+
+def test_a_departure_of_torchs_is_told_as_torchs(tmp_path: Path) -> None:
+    args = torch.full((3000,), 0.7, dtype=torch.bfloat16), torch.zeros(3000, dtype=torch.int64)
+    shown = shown_of(Sums(), args, "index_add", tmp_path)
+    assert (shown.returncode, "DEPARTS (torch) index_add" in shown.stdout) == (1, True), shown.stdout + shown.stderr
+    assert "it is torch that departs" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_another_order_of_equal_elements_is_right_too(tmp_path: Path) -> None:
+    x = torch.randint(0, 4, (3, 200), generator=torch.Generator().manual_seed(0)).float()
+    shown = shown_of(Best(), (x,), "topk", tmp_path)
+    assert (shown.returncode, shown.stdout.count("agrees")) == (0, 2), shown.stdout + shown.stderr
+    also = load_file(tmp_path / "out" / "also_right.safetensors")
+    torchs = load_file(tmp_path / "out" / "torch.safetensors")
+    assert not torch.equal(also["getitem_1"], torchs["getitem_1"])
+    wrong = (tmp_path / "out" / "repro.py").read_text().replace("in run().items()", "in wrong().items()")
+    wrong += "\n\ndef wrong():\n    return {name: value[..., ::-1] for name, value in run().items()}\n"
+    wrong = wrong.replace('if __name__ == "__main__":\n    main()\n', "") + "\nmain()\n"
+    (tmp_path / "out" / "repro.py").write_text(wrong)
+    assert alone(tmp_path / "out", SCRIPT).returncode == 1

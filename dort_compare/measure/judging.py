@@ -47,7 +47,8 @@ class Judge:
         if reason is not None:
             status: Status = "inherits" if inherits and local is None else "diverges"
         elif local is not None:
-            status = "diverges" if not local.is_noise else "inherits" if is_astray else "ok"
+            is_own = not is_astray or _is_unmoved(own, executed.local)
+            status = "diverges" if not local.is_noise else "ok" if is_own else "inherits"
         else:
             status = "ok" if not is_astray else "inherits" if inherits else "diverges"
         return self._row(
@@ -101,6 +102,12 @@ def _first(runs: Sequence[torch.Tensor | ExecutionError]) -> torch.Tensor | None
     """What the nodes made of torch's operands, unless they fail on them."""
     values = [run for run in runs if isinstance(run, torch.Tensor)]
     return values[0] if values and len(values) == len(runs) else None
+
+
+def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]) -> bool:
+    """Whether ONNX makes of its own operands what it makes of torch's: nothing has come down to it."""
+    local = _first(runs)
+    return local is not None and distance(local, own).equal
 
 
 def _local(executed: Executed, whole: Distance | None) -> tuple[LocalError | None, str | None]:

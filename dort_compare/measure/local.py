@@ -27,12 +27,13 @@ class LocalError:
     """The distance of ONNX's value from torch's on the same operands, and what of it is noise.
 
     The distances of both from float64 on these operands are only known where torch's and ONNX's are not equal to
-    within a few roundings.
+    within a few roundings. ``torch_departs`` says that torch's own kernel errs by more than noise.
     """
 
     distance: Distance
     noise_floor: float
     is_noise: bool
+    torch_departs: bool = False
     torch_vs_float64: float | None = None
     onnx_vs_float64: float | None = None
 
@@ -94,10 +95,10 @@ def _against_float64(
         return LocalError(whole, floor, is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
     floor += _sensitivity(of, exact, expected.dtype)
-    is_torch_right = torch_error <= _TORCH_MAY * floor
+    torch_departs = torch_error > _TORCH_MAY * floor
     floor += 2 * min(torch_error, _TORCH_MAY * floor)
-    is_noise = onnx_error <= floor and is_torch_right
-    return LocalError(whole, floor, is_noise, torch_error, onnx_error)
+    is_noise = onnx_error <= floor and not torch_departs
+    return LocalError(whole, floor, is_noise, torch_departs, torch_error, onnx_error)
 
 
 def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import torch
 from torch import fx
 
 from dort_compare.trace import Replay
-
-aten = torch.ops.aten
-_DIM_ARGUMENT: dict[Any, int] = {
-    aten.sort.default: 1,
-    aten.topk.default: 2,
-    aten.kthvalue.default: 2,
-    aten.median.dim: 1,
-}
-"""Where the dimension stands among the arguments of those that return values and, second, indices."""
+from dort_compare.trace.ties import keeps_dim, sorted_dim
 
 
 def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
@@ -40,12 +31,10 @@ def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, int, b
     if node.target is not operator.getitem:
         return None
     call, position = node.args
-    if not isinstance(call, fx.Node) or call.target not in _DIM_ARGUMENT or position != 1:
+    if not isinstance(call, fx.Node) or position != 1:
+        return None
+    dim = sorted_dim(call)
+    if dim is None:
         return None
     x = replay.operand(call, 0)
-    place = _DIM_ARGUMENT[call.target]
-    dim = call.kwargs.get("dim", call.args[place] if len(call.args) > place else -1)
-    if x is None or not isinstance(dim, int):
-        return None
-    keeps = call.target in (aten.sort.default, aten.topk.default)
-    return x, dim, not keeps and node.meta["val"].ndim < x.ndim
+    return None if x is None else (x, dim, not keeps_dim(call) and node.meta["val"].ndim < x.ndim)

@@ -29,7 +29,8 @@ class Result:
     """One value that the FX node computes: its ONNX name, torch's, float64's and ONNX's value on the same operands.
 
     ``exact`` is None where there is none, ``error`` says why ONNX Runtime made no ``value``. ``noise_floor`` is in the
-    unit of the values.
+    unit of the values. ``is_open`` says that both values are right though whole numbers differ, such as indices of
+    equal elements, ``torch_departs`` that torch's own value is further from float64 than noise.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Result:
     value: torch.Tensor | None
     noise_floor: float
     error: str | None = None
+    is_open: bool = False
+    torch_departs: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,9 @@ def _result(name: str, step: Step, made: Mapping[str, torch.Tensor] | str) -> Re
     if isinstance(made, str):
         return Result(name, expected, exact, None, floor, made)
     error = local_error(replay, step.node, expected, made[name], distance(expected, made[name]))
-    return Result(name, expected, exact, made[name], max(floor, error.noise_floor))
+    is_open = error.is_noise and not expected.is_floating_point() and not error.distance.equal
+    noise = max(floor, error.noise_floor)
+    return Result(name, expected, exact, made[name], noise, is_open=is_open, torch_departs=error.torch_departs)
 
 
 def _scale(value: torch.Tensor) -> float:

@@ -37,7 +37,8 @@ Both need nothing but `onnxruntime` and `numpy` (and `pytest`).
 | `operands.safetensors` | the operands that torch had, by the names of the model's inputs |
 | `torch.safetensors` | what torch's kernel makes of them, by the names of the model's outputs |
 | `float64.safetensors` | the same, computed in float64 |
-| `case.json` | the execution providers, and how much of a difference is noise |
+| `also_right.safetensors` | what is as right as torch's value, such as another order of equal elements |
+| `case.json` | the execution providers, how much of a difference is noise, and where it is torch that departs |
 
 Written with {versions}.
 """
@@ -55,6 +56,8 @@ def write_case(case: Case, folder: Path) -> None:
         save_tensors(stage / "torch.safetensors", for_numpy({name: r.expected for name, r in results.items()}))
         exact = {fed_as(name, r.expected): r.exact for name, r in results.items() if r.exact is not None}
         save_tensors(stage / "float64.safetensors", exact)
+        open_results = {r.name: r.value for r in case.results if r.is_open and r.value is not None}
+        save_tensors(stage / "also_right.safetensors", for_numpy(open_results))
         (stage / "case.json").write_text(json.dumps(_settings(case), indent=1) + "\n")
         (stage / "README.md").write_text(_readme(case))
         for script in ("repro.py", "test_repro.py"):
@@ -63,7 +66,8 @@ def write_case(case: Case, folder: Path) -> None:
 
 def _settings(case: Case) -> dict[str, object]:
     floors = {fed_as(result.name, result.expected): result.noise_floor for result in case.results}
-    return {"providers": list(case.providers), "noise_floors": floors}
+    torch_departs = [fed_as(result.name, result.expected) for result in case.results if result.torch_departs]
+    return {"providers": list(case.providers), "noise_floors": floors, "torch_departs": torch_departs}
 
 
 def _readme(case: Case) -> str:
@@ -88,7 +92,8 @@ def _measured(result: Result) -> str:
         return f"{name} ({shape}): {printable(str(result.error))}."
     found = distance(result.expected, result.value)
     apart = found.finding or f"largest |torch - onnx| is {found.max_abs:.3g}"
-    return f"{name} ({shape}): {apart}, of which {result.noise_floor:.3g} would be noise."
+    judged = "; it is torch that departs" if result.torch_departs else "; both are right" if result.is_open else ""
+    return f"{name} ({shape}): {apart}, of which {result.noise_floor:.3g} would be noise{judged}."
 
 
 def _versions() -> dict[str, str]:

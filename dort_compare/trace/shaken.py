@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
+from dort_compare.trace.ties import in_reverse, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
 
@@ -30,8 +31,8 @@ def shaken(seed: int) -> functools.partial[Any]:
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
     integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
-    in float32 moves by up to eight roundings, for other kernels add up in another order. Random ops draw what they draw
-    unshaken.
+    in float32 moves by up to eight roundings, for other kernels add up in another order. Sorts meet equal elements in
+    reverse. Random ops draw what they draw unshaken.
     """
     generator = torch.Generator().manual_seed(seed)
     return functools.partial(_run, generator, _SHARES[seed % len(_SHARES)])
@@ -52,6 +53,9 @@ class _Shaken(Watched):
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        dim = sorted_dim(self.node)
+        if dim is not None:
+            return in_reverse(target, dim, args, kwargs)
         if not _rounds(self.node):
             return super().call_function(target, args, kwargs)
         try:

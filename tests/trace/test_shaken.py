@@ -68,3 +68,28 @@ def test_random_ops_draw_what_they_draw() -> None:
         torch.manual_seed(0)
         drawn.append(run(module, [torch.ones(50)], lambda node, value: None))
     assert torch.equal(*drawn)
+
+
+SORTS: list[Callable[[Tensor], Any]] = [
+    lambda x: x.sort(0),
+    lambda x: x.topk(5),
+    lambda x: x.kthvalue(3, dim=0, keepdim=True),
+    lambda x: x.median(0, keepdim=True),
+]
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_sorts_meet_equal_elements_in_reverse(graphs_of: GraphsOf, sort: Callable[[Tensor], Any]) -> None:
+    x = torch.randint(0, 3, (40, 40), generator=torch.Generator().manual_seed(0)).float()
+    (graph,) = graphs_of(lambda x: torch.stack([part.double() for part in sort(x)]), x)
+    dim = 1 if "topk" in graph.graph_module.code else 0
+    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    (one, before), (other, after) = ((found["getitem"], found["getitem_1"]) for found in (plain, moved))
+    assert torch.equal(one, other)
+    assert torch.equal(x.gather(dim, after), one)
+    assert not torch.equal(before, after)
+
+
+def test_a_number_alone_is_sorted_too(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(lambda x: x.sum().sort().indices + 1, torch.ones(3))
+    assert values(shaken(0), graph)["add"].item() == 1

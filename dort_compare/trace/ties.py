@@ -1,0 +1,39 @@
+"""Sorts of equal elements, whose order torch leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+_DIM_ARGUMENT: dict[Any, int] = {
+    aten.sort.default: 1,
+    aten.topk.default: 2,
+    aten.kthvalue.default: 2,
+    aten.median.dim: 1,
+}
+"""Where the dimension stands among the arguments of those that return values and, second, indices."""
+
+
+def sorted_dim(node: fx.Node) -> int | None:
+    """The dimension along which the indices that a call returns may change places; None for any other call."""
+    place = _DIM_ARGUMENT.get(node.target)
+    if place is None:
+        return None
+    dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else -1)
+    return dim if isinstance(dim, int) else None
+
+
+def keeps_dim(node: fx.Node) -> bool:
+    """Whether what the call returns has the dimension that it sorts along, whatever its arguments say."""
+    return node.target in (aten.sort.default, aten.topk.default)
+
+
+def in_reverse(target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """``target(*args, **kwargs)`` as right as ever, equal elements met in reverse order."""
+    x = args[0]
+    values, indices = target(x.flip(dim) if x.ndim else x, *args[1:], **kwargs)
+    return values, (x.shape[dim] - 1 - indices if x.ndim else indices)
