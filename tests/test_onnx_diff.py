@@ -398,3 +398,13 @@ def test_roundings_that_add_up_are_no_departure_and_are_told() -> None:
     found = diff(first, model(split, **nearly))
     assert found.verdict == "agree", str(found)
     assert any("rounding that has accumulated" in note for note in found.findings.notes), str(found)
+
+
+def test_an_output_of_another_shape_diverges_and_one_of_another_dtype_is_told() -> None:
+    first = model("agraph (float[4, 8] x) => (float[4, 8] y) { y = Tanh(x) }")
+    flat = "agraph (float[4, 8] x) => (float[32] y) { t = Tanh(x)\n y = Reshape(t, s) }"
+    found = diff(first, model(flat, s=np.array([32], dtype=np.int64)))
+    assert (found.verdict, found.findings.reason) == ("diverge", "output 'y' is float32 32 where 'y' is float32 4x8")
+    half = diff(first, model("agraph (float[4, 8] x) => (float16[4, 8] y) { t = Tanh(x)\n y = Cast<to = 10>(t) }"))
+    assert half.verdict == "agree"
+    assert "output 'y' is float16 4x8 where 'y' is float32 4x8" in half.findings.notes

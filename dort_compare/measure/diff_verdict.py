@@ -67,15 +67,20 @@ class Findings:
 
 
 def findings(first: Side, second: Side, rows: Sequence[ValueRow], outputs: Sequence[tuple[str, str]]) -> Findings:
-    """Judges the rows. Diverges where a value departs, an output has no partner or nothing computed was compared."""
+    """Judges the rows.
+
+    Diverges where a value departs, an output has no partner or one of another shape, or nothing computed was compared.
+    """
     by_name = {row.pair.second: row for row in rows if row.pair.how != "copy"}
     order = _order(second)
     departing = sorted((r for r in rows if r.status == "departs"), key=lambda row: order.get(row.pair.second, -1))
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
-    verdict, reason = _verdict(first, second, rows, causes, paired)
-    notes = (*_notes(first), *_notes(second), *_output_types(by_name, outputs))
+    results = [row for one, other in outputs if (row := by_name.get(other)) and row.pair.first == one]
+    verdict, reason = _verdict(first, second, rows, causes, paired, results)
+    other_dtypes = (_other_type(row) for row in results if row.dtypes[0] != row.dtypes[1])
+    notes = (*_notes(first), *_notes(second), *other_dtypes)
     if not causes:
         notes += tuple(_accumulated(by_name, second))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
@@ -87,6 +92,7 @@ def _verdict(
     rows: Sequence[ValueRow],
     causes: Sequence[Cause],
     paired: tuple[frozenset[str], frozenset[str]],
+    results: Sequence[ValueRow],
 ) -> tuple[Judgement, str]:
     if causes:
         return "diverge", causes[0].reason
@@ -96,15 +102,15 @@ def _verdict(
         for name in side.flow.outputs:
             if name in side.sketches and name not in names:
                 return "diverge", f"output {name!r} of {side.flow.title} is paired with nothing"
+    reshaped = next((row for row in results if row.shapes[0] != row.shapes[1]), None)
+    if reshaped is not None:
+        return "diverge", _other_type(reshaped)
     compared = sum(row.pair.second in second.flow.producer for row in rows)
     return "agree", f"{compared} computed values paired, and none departs"
 
 
-def _output_types(rows: Mapping[str, ValueRow], outputs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for one, other in outputs:
-        row = rows.get(other)
-        if row and row.pair.first == one and (row.dtypes[0] != row.dtypes[1] or row.shapes[0] != row.shapes[1]):
-            yield f"output {other!r} is {_type(row, 1)} where {one!r} is {_type(row, 0)}"
+def _other_type(row: ValueRow) -> str:
+    return f"output {row.pair.second!r} is {_type(row, 1)} where {row.pair.first!r} is {_type(row, 0)}"
 
 
 def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
