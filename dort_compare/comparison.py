@@ -173,6 +173,7 @@ def _values(
         observed += observer.seen
         if optimized is not None:
             observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))
-            optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,))
+            rewrites = bool(backend.options.rewrites)
+            optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,), rewrites)
             observed += observer.seen
     return _Values(tuple(rows), optimized, tuple(observed), precision.seen)

@@ -12,6 +12,7 @@ import dort_compare
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
     {"checks", "errors", "provenance", "scalars", "signature", "views", "models"},
+    {"rewrites"},
     {"lowering", "runtime", "dump"},
     {"backends", "trace"},
     {"align", "measure", "compiled"},

@@ -95,4 +95,5 @@ def compile_id() -> str | None:
 
 def make_program(options: Options, lowered: Lowered, example_inputs: Sequence[Any]) -> Program:
     """The program of a lowered graph, on the providers that the options name or its inputs call for."""
-    return Program(lowered.model, lowered.signature, options.session, devices_of(example_inputs))
+    devices = devices_of(example_inputs)
+    return Program(lowered.model, lowered.signature, options.session, devices, rewrites=bool(options.rewrites))

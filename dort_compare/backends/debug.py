@@ -123,7 +123,7 @@ class DebugBackend:
             computed = graph.program.computed(*taken)
             if is_first and self._kept is not None:
                 self._kept[graph.index] = Results(computed)
-            return graph.program.returned(taken, computed)
+            return graph.program.returned(taken, computed.values())
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -24,6 +25,7 @@ def onnxrt(
 ) -> Callable[..., Any]:
     """Compiles a dynamo graph, forward and backward, into ONNX Runtime programs; ``options`` are fields of Options."""
     chosen = Options.of(**(options or {}))
+    chosen = replace(chosen, rewrites=chosen.rewrites is not False)
     dump = DumpWriter.in_folder(chosen.dump, chosen.dump_prefix) if chosen.dump else None
 
     numbers = itertools.count()

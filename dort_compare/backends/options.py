@@ -26,6 +26,8 @@ class Options:
     providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name, options)
         pairs); None: what the devices of the graph's tensors call for.
     session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
+    rewrites: whether the rewrites of ``dort_compare.rewrites`` come before ONNX Runtime's own optimizers; None: in the
+        backend that only runs.
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
     fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
@@ -35,6 +37,7 @@ class Options:
     target_opset: int | None = None
     providers: tuple[ProviderSpec, ...] | None = None
     session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
+    rewrites: bool | None = None
     dump: Path | None = None
     dump_prefix: str = "model"
     max_runs: int = 1

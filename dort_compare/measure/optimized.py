@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import onnx_ir as ir
+
 from dort_compare.align.optimized import align_optimized
 from dort_compare.measure.graph_rows import Watch, graph_rows
 from dort_compare.measure.observer import Observed
@@ -13,6 +15,7 @@ from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence, Judgement, at_row, judge
+from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
@@ -34,14 +37,21 @@ class Optimized:
 
 
 def optimized_rows(
-    run: GraphRun, settings: SessionSettings, memory: int = MEMORY, watches: Sequence[Watch] = ()
+    run: GraphRun,
+    settings: SessionSettings,
+    memory: int = MEMORY,
+    watches: Sequence[Watch] = (),
+    rewrites: bool = False,
 ) -> Optimized:
     """The rows of ``run`` with the model that ONNX Runtime, under ``settings``, makes of that of the run.
+
+    With ``rewrites`` those of ``dort_compare.rewrites`` come first.
 
     Nodes that were fused run on torch's values of what they read, and are held against the chain of FX nodes that they
     took the place of, which may round in between or not. Raises ExecutionError where ONNX Runtime cannot.
     """
-    aligned = align_optimized(run.onnx_model, optimized(run.onnx_model, settings, run.providers))
+    model = ir.to_proto(rewritten(ir.from_proto(run.onnx_model))) if rewrites else run.onnx_model
+    aligned = align_optimized(run.onnx_model, optimized(model, settings, run.providers))
     rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, watches, aligned.values)
     return Optimized(tuple(row for row in rows if row.onnx_value is not None), len(aligned.fused_away))
 

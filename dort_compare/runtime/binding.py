@@ -4,44 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import onnx_ir as ir
+import numpy as np
 import onnxruntime as ort
 import torch
-from onnx_ir.tensor_adapters import from_torch_dtype
+from onnxruntime.capi import _pybind_state as native
+from torch.utils.dlpack import to_dlpack
+
+_DTYPES = {
+    torch.float64: np.float64,
+    torch.float32: np.float32,
+    torch.float16: np.float16,
+    torch.int64: np.int64,
+    torch.int32: np.int32,
+    torch.int16: np.int16,
+    torch.int8: np.int8,
+    torch.uint64: np.uint64,
+    torch.uint32: np.uint32,
+    torch.uint16: np.uint16,
+    torch.uint8: np.uint8,
+    torch.bool: np.bool_,
+}
+"""Those of which ONNX Runtime takes many tensors at once, by their pointers."""
 
 
-def run(
-    session: ort.InferenceSession,
-    inputs: Mapping[str, torch.Tensor],
-    outputs: Mapping[str, torch.device],
-    run_options: ort.RunOptions | None = None,
-) -> list[torch.Tensor]:
-    """Runs ``session`` on ``inputs`` and returns ``outputs``, each on the device named beside it.
+class Binding:
+    """The inputs and outputs of a session, in the order in which ``run`` takes and returns their tensors.
 
-    Inputs are bound by pointer (every dtype and size, also none at all; only what is not contiguous is copied), outputs
-    are handed over by DLPack: the tensors own the memory that the session wrote. Booleans come back as torch.bool.
+    ``outputs`` gives, by name, the device of each output.
     """
-    binding = session.io_binding()
-    alive = [_bind(binding, name, tensor) for name, tensor in inputs.items()]
-    for name, device in outputs.items():
-        binding.bind_output(name, device.type, device.index or 0)
-    session.run_with_iobinding(binding, run_options)
-    del alive
-    return [_tensor(value) for value in binding.get_outputs()]
+
+    def __init__(
+        self, session: ort.InferenceSession, inputs: Sequence[str], outputs: Mapping[str, torch.device]
+    ) -> None:
+        self._session = session
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._devices = [_ort_device(device) for device in outputs.values()]
+        self._input_devices: dict[torch.device, native.OrtDevice] = {}
+
+    def run(self, tensors: Sequence[torch.Tensor], run_options: ort.RunOptions) -> list[torch.Tensor]:
+        """Runs the session.
+
+        Inputs are handed over by pointer, all in one call; the few that ONNX Runtime does not take so, which are empty
+        or of a dtype that numpy lacks, by DLPack. Only what is not contiguous is copied. The tensors returned own the
+        memory that the session wrote. Booleans come back as torch.bool.
+        """
+        plain, names, special = [], [], []
+        for name, tensor in zip(self._inputs, tensors, strict=True):
+            if tensor.dtype in _DTYPES and tensor.numel():
+                plain.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+                names.append(name)
+            else:
+                special.append((name, tensor.detach().contiguous()))
+        feeds, results = self._by_pointer(plain), native.OrtValueVector()
+        for name, tensor in special:
+            is_bool = tensor.dtype == torch.bool
+            feeds.push_back(
+                native.OrtValue.from_dlpack(to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
+            )
+            names.append(name)
+        self._session.run_with_ortvaluevector(run_options, names, feeds, self._outputs, results, self._devices)
+        found: list[torch.Tensor] = results.to_dlpacks(torch._C._from_dlpack)
+        for i in results.bool_tensor_indices():
+            found[i] = found[i].view(torch.bool)
+        return found
+
+    def _by_pointer(self, tensors: list[torch.Tensor]) -> native.OrtValueVector:
+        feeds = native.OrtValueVector()
+        if tensors:
+            pointers = [tensor.data_ptr() for tensor in tensors]
+            dtypes = [_DTYPES[tensor.dtype] for tensor in tensors]
+            shapes = [tensor.shape for tensor in tensors]
+            feeds.push_back_batch(tensors, pointers, dtypes, shapes, [self._device(t.device) for t in tensors])
+        return feeds
+
+    def _device(self, device: torch.device) -> native.OrtDevice:
+        if device not in self._input_devices:
+            self._input_devices[device] = _ort_device(device)
+        return self._input_devices[device]
 
 
-def _bind(binding: ort.IOBinding, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach().contiguous()
-    device = tensor.device
-    binding.bind_input(
-        name, device.type, device.index or 0, int(from_torch_dtype(tensor.dtype)), list(tensor.shape), tensor.data_ptr()
-    )
-    return tensor
-
-
-def _tensor(value: ort.OrtValue) -> torch.Tensor:
-    tensor = torch.from_dlpack(value)
-    return tensor.view(torch.bool) if value.element_type() == ir.DataType.BOOL else tensor
+def _ort_device(device: torch.device) -> native.OrtDevice:
+    return ort.OrtDevice.make(device.type, device.index or 0)._get_c_device()
 
 
 def devices_of(arguments: Sequence[torch.Tensor | float]) -> list[torch.device]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import onnx_ir as ir
 import torch
 
 from dort_compare.errors import CheckError, ExecutionError
+from dort_compare.rewrites import rewritten
 from dort_compare.runtime.kernels import with_kernels
+from dort_compare.runtime.outputs import Argument, Outputs, Result
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import Session, make_session
 from dort_compare.scalars import as_tensor
-from dort_compare.signature import GraphOutput, Scalar, Signature
-
-Argument = torch.Tensor | int | float | bool
-Result = torch.Tensor | Scalar
+from dort_compare.signature import Signature
 
 _QUIET = SessionSettings(session_options={"log_severity_level": 4})
 
@@ -26,47 +25,50 @@ class Program:
 
     Raises CheckError where a condition that the graph checks does not hold.
 
-    ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for.
+    ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for. With
+    ``rewrites`` it is rewritten before ONNX Runtime optimizes it; see ``dort_compare.rewrites``.
     ``providers`` are the (name, options) pairs of the session.
     """
 
     def __init__(
-        self, model: ir.Model, signature: Signature, settings: SessionSettings, devices: Sequence[torch.device] = ()
+        self,
+        model: ir.Model,
+        signature: Signature,
+        settings: SessionSettings,
+        devices: Sequence[torch.device] = (),
+        *,
+        rewrites: bool = False,
     ) -> None:
         self.signature = signature
         self.providers = settings.resolved_providers(devices)
         self.model = with_kernels(model, self.providers)
+        self._outputs = Outputs(signature)
+        self._inputs = [graph_input.name for graph_input in signature.inputs]
         self._devices = {name: output.device for name, output in signature.computed.items()}
-        self._session = make_session(self.model, settings, self.providers) if self._devices else None
+        runs = rewritten(self.model) if rewrites else self.model
+        self._session = make_session(runs, settings, self.providers) if self._devices else None
+        self._run = self._session.prepared(self._inputs, self._devices) if self._session else None
 
     def __call__(self, *arguments: Argument) -> list[Result]:
-        return self.returned(arguments, self.computed(*arguments))
+        return self._outputs(arguments, self._computed(arguments))
 
-    def returned(self, arguments: Sequence[Argument], computed: Mapping[str, torch.Tensor]) -> list[Result]:
+    def returned(self, arguments: Sequence[Argument], computed: Iterable[torch.Tensor]) -> list[Result]:
         """The outputs of the graph, of its arguments and what the session has computed of them."""
-        values: dict[str, Result] = {**self._named(arguments)}
-        for name, result in computed.items():
-            values[name] = _as_traced(result, self.signature.computed[name])
-        for check in self.signature.checks:
-            if not values[check.name]:
-                raise CheckError(check.message)
-        return [_returned(output, values) for output in self.signature.outputs]
+        return self._outputs(arguments, list(computed))
 
     def computed(self, *arguments: Argument) -> dict[str, torch.Tensor]:
         """What the session computes of the arguments of the graph, by the names of the model's outputs."""
-        if self._session is None:
-            return {}
-        feeds = {name: as_tensor(argument) for name, argument in self._named(arguments).items()}
-        return dict(zip(self.signature.computed, self._run(self._session, feeds), strict=True))
+        return dict(zip(self._devices, self._computed(arguments), strict=True))
 
-    def _named(self, arguments: Sequence[Argument]) -> dict[str, Argument]:
-        return {i.name: argument for i, argument in zip(self.signature.inputs, arguments, strict=True)}
-
-    def _run(self, session: Session, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    def _computed(self, arguments: Sequence[Argument]) -> list[torch.Tensor]:
         """The computed values. Where a kernel fails that a check guards, the check is the error, as it is in torch."""
+        if self._run is None:
+            return []
+        tensors = [a if isinstance(a, torch.Tensor) else as_tensor(a) for a in arguments]
         try:
-            return session.run(feeds, self._devices)
+            return self._run(tensors)
         except ExecutionError:
+            feeds = dict(zip(self._inputs, tensors, strict=True))
             for check in self.signature.checks:
                 with suppress(ExecutionError):
                     (holds,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
@@ -90,20 +92,3 @@ class Program:
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
-
-
-def _as_traced(value: torch.Tensor, output: GraphOutput) -> Result:
-    """A computed value in the memory layout that torch traced, a size as a number."""
-    if output.dtype is None:
-        return value.item()
-    if output.order is None:
-        return value
-    return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)
-
-
-def _returned(output: GraphOutput, values: Mapping[str, Result]) -> Result:
-    if output.name is None:
-        return output.constant
-    if output.view is None:
-        return values[output.name]
-    return output.view.make(*(values[name] for name in output.view.operands))

@@ -53,7 +53,7 @@ class SessionSettings:
             return self.session_options
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
-        for name, value in self.session_options.items():
+        for name, value in {**_beside_torch(), **self.session_options}.items():
             _set_option(options, name, value)
         return options
 
@@ -72,11 +72,16 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
         raise UsageError(f"session option {name!r} cannot be {value!r}") from None
 
 
+def _beside_torch() -> dict[str, Any]:
+    """What sessions are given unless the caller says otherwise: as many threads as torch has, which wait for the next
+    node of a run busily, but not between runs, when torch's threads and other sessions' need the cores."""
+    return {"intra_op_num_threads": torch.get_num_threads(), "session.force_spinning_stop": "1"}
+
+
 def once() -> dict[str, Any]:
-    """Session options for a session that runs once, between kernels of torch: as many threads as torch has, which do
-    not spin while torch's work, and no memory kept for a second run."""
+    """Session options for a session that runs once, between kernels of torch: threads that do not spin while torch's
+    work, and no memory kept for a second run."""
     return {
-        "intra_op_num_threads": torch.get_num_threads(),
         "session.intra_op.allow_spinning": "0",
         "enable_cpu_mem_arena": False,
         "enable_mem_pattern": False,

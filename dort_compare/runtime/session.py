@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -13,7 +13,7 @@ import torch
 
 from dort_compare import provenance
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
-from dort_compare.runtime import binding
+from dort_compare.runtime.binding import Binding
 from dort_compare.runtime.constants import apart
 from dort_compare.runtime.providers import Provider, SessionSettings
 
@@ -36,26 +36,42 @@ class Session:
     constants: Mapping[str, torch.Tensor]
 
     def run(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
-        """Runs on torch tensors; on CUDA in order with torch's current stream, without waiting for the device."""
-        inputs = {**inputs, **self.constants}
-        try:
-            if self.stream is None:
-                return binding.run(self.onnx_session, inputs, outputs)
-            return self._run_in_order(self.stream, inputs, outputs)
-        except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
-            raise _explained(problem, self.origins) from None
+        """What ``outputs`` hold, each on the device named beside it; see ``prepared``."""
+        return self.prepared(list(inputs), outputs)(list(inputs.values()))
 
-    def _run_in_order(
-        self, stream: torch.cuda.Stream, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]
-    ) -> list[torch.Tensor]:
+    def prepared(
+        self, inputs: Sequence[str], outputs: Mapping[str, torch.device]
+    ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+        """A function of torch tensors, in the order of ``inputs``, that returns what ``outputs`` hold.
+
+        On CUDA it runs in order with torch's current stream, without waiting for the device.
+        """
+        binding = Binding(self.onnx_session, [*inputs, *self.constants], outputs)
+        constants = list(self.constants.values())
         options = ort.RunOptions()
-        options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-        contiguous = {name: tensor.detach().contiguous() for name, tensor in inputs.items()}
-        current = torch.cuda.current_stream(stream.device)
-        stream.wait_stream(current)
-        results = binding.run(self.onnx_session, contiguous, outputs, options)
-        current.wait_stream(stream)
-        return results
+        if self.stream is not None:
+            options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            try:
+                if self.stream is None:
+                    return binding.run([*tensors, *constants], options)
+                return _in_order(self.stream, binding, [*tensors, *constants], options)
+            except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
+                raise _explained(problem, self.origins) from None
+
+        return run
+
+
+def _in_order(
+    stream: torch.cuda.Stream, binding: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions
+) -> list[torch.Tensor]:
+    contiguous = [tensor.contiguous() for tensor in tensors]
+    current = torch.cuda.current_stream(stream.device)
+    stream.wait_stream(current)
+    results = binding.run(contiguous, options)
+    current.wait_stream(stream)
+    return results
 
 
 def make_session(

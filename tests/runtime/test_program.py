@@ -8,11 +8,13 @@ import onnx_ir as ir
 import pytest
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dort_compare import provenance
 from dort_compare.checks import Check
 from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.runtime import Program, SessionSettings
+from dort_compare.runtime.binding import Binding
 from dort_compare.signature import GraphInput, GraphOutput, Signature
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]> graph '
@@ -84,21 +86,43 @@ def test_a_tensor_that_requires_grad_enters_and_its_result_does_not_require_grad
     assert not y.requires_grad
 
 
-def test_inputs_are_bound_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dort_compare.runtime import binding
+class Calls(TorchDispatchMode):
+    """Every operation of torch that runs, by name."""
 
-    bound: list[int] = []
-    bind = binding._bind
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[str] = []
 
-    def spy(io_binding: Any, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        bound.append(bind(io_binding, name, tensor).data_ptr())
-        return tensor
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.made.append(str(func))
+        return func(*args, **(kwargs or {}))
 
-    monkeypatch.setattr(binding, "_bind", spy)
-    x, flags = torch.ones(1000)[3:], torch.ones(5, dtype=torch.bool)
-    copying(torch.float32)(x)
-    copying(torch.bool)(flags)
-    assert bound == [x.data_ptr(), flags.data_ptr()]
+
+def test_a_call_makes_no_operation_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is copied, cast or allocated by torch on the way in and out, whatever the dtype."""
+    pointers: list[int] = []
+    by_pointer = Binding._by_pointer
+
+    def spy(self: Binding, tensors: list[torch.Tensor]) -> Any:
+        pointers.extend(tensor.data_ptr() for tensor in tensors)
+        return by_pointer(self, tensors)
+
+    monkeypatch.setattr(Binding, "_by_pointer", spy)
+    for dtype in DTYPES:
+        x = torch.ones(1000, dtype=dtype)[3:]
+        identity = copying(dtype)
+        with Calls() as calls:
+            identity(x)
+        assert set(calls.made) <= {"aten.view.dtype", "aten.detach.default"}, dtype  # which make views
+        assert not calls.made or dtype in (torch.bool, torch.bfloat16)
+        assert dtype == torch.bfloat16 or pointers.pop() == x.data_ptr()
+
+
+def test_a_tensor_that_is_not_contiguous_is_copied_once() -> None:
+    identity, x = copying(torch.float32), torch.ones(3, 4).t()
+    with Calls() as calls:
+        identity(x)
+    assert calls.made == ["aten.clone.default"]
 
 
 def test_outputs_own_their_memory_and_outlive_program_and_inputs() -> None:

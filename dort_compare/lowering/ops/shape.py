@@ -98,7 +98,9 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
         sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
     if 0 in sizes and not is_empty(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
         x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
-    return op.Expand(x, op.dims(sizes))
+    before = list(shape_of(x))
+    is_same = all(isinstance(n, int) for n in (*before, *sizes)) and before == sizes
+    return x if is_same else op.Expand(x, op.dims(sizes))
 
 
 @lowering(prims.broadcast_in_dim.default)

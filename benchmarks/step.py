@@ -1,0 +1,251 @@
+"""How fast a compiled model infers and trains: ``dort`` beside eager torch, inductor and a bare ONNX Runtime session.
+
+    python benchmarks/step.py --write benchmarks/results/step.md
+
+The backends take turns in one process, after one round that nobody times. Times are medians over the rounds; a ratio is
+the median of the ratios within one round, so that a machine that slows down slows both. Before anything is timed, the
+outputs and gradients of every backend are held against float64: they may lie three times as far from it as eager's.
+*Bare* is the session of the compiled graph with its recorded inputs bound once, which nothing but ONNX Runtime's own
+loop runs: for training, those of the forward and backward graphs one after the other, without loss and autograd.
+
+First calls and memory come from a process of their own each, with empty caches. Memory is the highest resident size
+over several steps less that of the process when all is imported and the model made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dort_compare import DebugBackend
+from dort_compare.compiled import run_compiled
+from dort_compare.models import build
+from dort_compare.models.llama import LlamaConfig
+from dort_compare.scalars import as_tensor
+from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.modules import Call, run_module
+
+BACKENDS = ("eager", "inductor", "dort")
+MAY_ERR = 3.0
+BATCH_SECONDS = 0.05
+STEPS = 3
+Step = Callable[[], Any]
+
+
+def loss_of(output: torch.Tensor) -> torch.Tensor:
+    """The mean square distance from ones."""
+    return (output - 1).square().mean()
+
+
+def compiled(model: nn.Module, backend: str) -> Any:
+    """The model, compiled unless ``backend`` is "eager"."""
+    return model if backend == "eager" else torch.compile(model, backend=backend)
+
+
+def step_of(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str) -> Step:
+    """One call without gradients, or one forward and backward pass."""
+
+    @torch.no_grad()
+    def infer() -> None:
+        function(*inputs)
+
+    def train() -> None:
+        model.zero_grad(set_to_none=True)
+        loss_of(function(*inputs)).backward()
+
+    return infer if mode == "infer" else train
+
+
+def bare_step(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str) -> Step:
+    """The sessions of the compiled graphs, their inputs bound once."""
+    backend = DebugBackend(rewrites=True)
+    run_compiled(model, Call(inputs, backward=mode == "train", loss=loss_of if mode == "train" else None), backend)
+    bound = []
+    for graph in backend.graphs:
+        session = graph.program._session
+        assert session is not None
+        binding = session.onnx_session.io_binding()
+        tensors = [as_tensor(value).contiguous() for value in graph.named_inputs().values()]
+        for value, tensor in zip(session.onnx_session.get_inputs(), tensors, strict=True):
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            binding.bind_input(value.name, "cpu", 0, dtype, tuple(tensor.shape), tensor.data_ptr())
+        for value in session.onnx_session.get_outputs():
+            binding.bind_output(value.name, "cpu")
+        bound.append((session.onnx_session, binding, tensors))
+
+    def run() -> None:
+        for session, binding, _ in bound:
+            session.run_with_iobinding(binding)
+            binding.get_outputs()
+
+    return run
+
+
+def check(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, backends: dict[str, Any]) -> None:
+    """Ends the program where an output or gradient lies further from float64 than is right."""
+    call = Call(inputs, backward=mode == "train", loss=loss_of if mode == "train" else None)
+    exact, parameters = run_in_float64(model, call), dict(model.named_parameters())
+    found = {name: run_module(function, parameters, call) for name, function in backends.items()}
+    for kind in ("outputs", "gradients"):
+        for name, right in getattr(exact, kind).items():
+            errors = {b: (getattr(o, kind)[name] - right).abs().max().item() for b, o in found.items()}
+            limit = MAY_ERR * errors["eager"] + 1e-6 * right.abs().max().item()
+            if wrong := [backend for backend, error in errors.items() if not error <= limit]:
+                raise SystemExit(f"{kind} {name}: wrong values from {', '.join(wrong)}: {errors}")
+
+
+def timed(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Seconds of a step by backend, one number a round; short steps are repeated within a round."""
+    for step in steps.values():
+        step()
+    start = time.perf_counter()
+    steps["eager"]()
+    repeats = max(1, round(BATCH_SECONDS / (time.perf_counter() - start)))
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for _ in range(repeats):
+                step()
+            times[name].append((time.perf_counter() - start) / repeats)
+    return times
+
+
+def model_of(part: str, layers: int, size: tuple[int, int]) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """A part of a Llama with its inputs."""
+    return build(part, LlamaConfig(layers=layers), batch=size[0], seq=size[1])
+
+
+def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds by backend."""
+    model, inputs = model_of(part, layers, size)
+    bare = bare_step(model, inputs, mode)
+    functions = {backend: compiled(model, backend) for backend in BACKENDS}
+    check(model, inputs, mode, functions)
+    steps = {name: step_of(function, model, inputs, mode) for name, function in functions.items()}
+    return timed({**steps, "bare": bare}, rounds)
+
+
+def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend: str) -> dict[str, float]:
+    """Seconds of the first call, and bytes of memory of several."""
+    model, inputs = model_of(part, layers, size)
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    step = step_of(compiled(model, backend), model, inputs, mode)
+    start = time.perf_counter()
+    step()
+    first = time.perf_counter() - start
+    for _ in range(STEPS):
+        step()
+    return {"first": first, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before}
+
+
+def in_a_process(*arguments: str, threads: int) -> Any:
+    """What a new process with empty caches prints last, read as JSON."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": str(threads)}
+        command = [sys.executable, __file__, "--threads", str(threads), "--only", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def rows(options: argparse.Namespace) -> Iterator[list[str]]:
+    """A line of the table for every part, depth, size and mode."""
+    for part in options.parts:
+        for layers in options.layers if part == "model" else [1]:
+            for size in options.sizes:
+                for mode in options.modes:
+                    where = [part, str(layers), size, mode]
+                    times = in_a_process("speed", *where, str(options.rounds), threads=options.threads)
+                    calls = {b: in_a_process("first", *where, b, threads=options.threads) for b in BACKENDS}
+                    row = line(part, layers, size, mode, times, calls)
+                    print(" | ".join(row), flush=True)
+                    yield row
+
+
+def line(
+    part: str, layers: int, size: str, mode: str, times: dict[str, list[float]], calls: dict[str, dict[str, float]]
+) -> list[str]:
+    """One line of the table."""
+
+    def ratio(name: str, over: str) -> str:
+        return f"{statistics.median(a / b for a, b in zip(times[name], times[over], strict=True)):.2f}"
+
+    seconds = {name: f"{statistics.median(values) * 1e3:.1f}" for name, values in times.items()}
+    firsts, peaks = ({b: calls[b][what] for b in BACKENDS} for what in ("first", "peak"))
+    return [
+        f"{part}, {layers} layer{'s' if layers > 1 else ''}",
+        f"({size.replace('x', ', ')})",
+        mode,
+        *(seconds[name] for name in (*BACKENDS, "bare")),
+        ratio("eager", "dort"),
+        ratio("inductor", "dort"),
+        ratio("dort", "bare"),
+        f"{peaks['dort'] / peaks['eager']:.2f}",
+        f"{peaks['dort'] / peaks['inductor']:.2f}",
+        f"{firsts['dort']:.1f}",
+        f"{firsts['inductor'] / firsts['dort']:.1f}",
+    ]
+
+
+COLUMNS = (
+    *("part", "size", "mode", "eager, ms", "inductor, ms", "dort, ms", "bare, ms", "eager / dort", "inductor / dort"),
+    *("dort / bare", "memory over eager's", "over inductor's", "first call, s", "inductor's over it"),
+)
+
+
+def page(found: list[list[str]], command: str, threads: int) -> str:
+    """The figures as a Markdown page."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu"))
+    table = [COLUMNS, ["---"] * len(COLUMNS), *found]
+    lines = ["# How fast a step is", "", f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, "
+             f"{threads} threads, {versions}; Llama, float32.", "", (__doc__ or "").split("\n\n", 2)[2]]  # fmt: skip
+    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in table), ""])
+
+
+def main() -> None:
+    """Measures everything, or one thing in this process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", default=["attention", "decoder", "model"])
+    parser.add_argument("--layers", nargs="+", type=int, default=[1, 4], help="of the model part")
+    parser.add_argument("--sizes", nargs="+", default=["2x1024", "1x8"], metavar="BATCHxSEQ")
+    parser.add_argument("--modes", nargs="+", default=["infer", "train"], choices=["infer", "train"])
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
+    parser.add_argument("--only", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.only:
+        warnings.simplefilter("ignore")
+        what, part, layers, size, mode, last = options.only
+        where = part, int(layers), tuple(map(int, size.split("x"))), mode
+        print(json.dumps(speed(*where, int(last)) if what == "speed" else first_call(*where, last)))  # type: ignore[arg-type]
+        return
+    text = page(list(rows(options)), shlex.join(["python", "benchmarks/step.py", *sys.argv[1:]]), options.threads)
+    print(text)
+    if options.write:
+        options.write.parent.mkdir(exist_ok=True)
+        options.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Rewrites of a lowered model that ONNX Runtime's own optimizers do not make: one file each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import onnx_ir as ir
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from dort_compare import provenance
+from dort_compare.rewrites.scale import scale_into_matmul
+
+Rule = Callable[[ir.Model, ir.Node], str | None]
+"""Rewrites the model at a node, or says in a few words why not."""
+
+RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,)}
+"""By the op type of the node that each starts from."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def rewritten(model: ir.Model) -> ir.Model:
+    """A copy of ``model`` with all rewrites made; the model itself where none applies.
+
+    A value that is there before and after bears the same name. Why a rule did not apply is logged at level DEBUG.
+    """
+    if not any(node.op_type in RULES for node in model.graph):
+        return model
+    copy = model.clone()
+    with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
+        made = [_tried(copy, node, rule) for node in list(copy.graph) for rule in RULES.get(node.op_type, ())]
+    return copy if any(made) else model
+
+
+def _tried(model: ir.Model, node: ir.Node, rule: Rule) -> bool:
+    refused = rule(model, node)
+    origin = node.metadata_props.get(provenance.FX_NODE, node.name)
+    _LOG.debug("%s at %s: %s", rule.__name__, origin, refused or "made")
+    return refused is None

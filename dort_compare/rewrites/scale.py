@@ -1,0 +1,110 @@
+"""A product with one number, behind matrix products or before them, becomes their ``alpha``.
+
+ONNX Runtime's MatMulScaleFusion does so where nothing lies between; in attention a Reshape does, and the product of all
+scores with a number costs a pass over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from dort_compare import provenance
+
+_FUSED = ("com.microsoft", "FusedMatMul")
+_FAR = 2.0**12
+_MOVES = {"Reshape", "Identity"}
+
+
+def scale_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
+    """Takes the Mul ``node`` out of the graph; returns why not, where it stays."""
+    x, factor = _scaled(node)
+    if x is None or factor is None:
+        return "it does not multiply with one constant number"
+    if x.dtype != ir.DataType.FLOAT:
+        return f"alpha is a float32, the values are {x.dtype}"
+    if not 1 / _FAR <= abs(factor) <= _FAR:
+        return f"{factor:.3g} is so far from 1 that a product could leave the range of float32 before it"
+    return _behind(model, node, x, factor) and _before(model, node, x, factor)
+
+
+def _behind(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str | None:
+    """``(a @ b) * factor``, shapes changed in between."""
+    moves, value = [], x
+    while (made := value.producer()) is not None and made.op_type in _MOVES and _is_only_read_here(value):
+        moves.append(made)
+        value = _input(made)
+    if made is None or not _is_matmul(made):
+        return "no matrix product stands before it"
+    if not _is_only_read_here(value):
+        return "the matrix product is read unscaled too"
+    nodes = [made, *reversed(moves), node]
+    _set_alpha(model, made, factor, nodes)
+    result, last = node.outputs[0], nodes[-2].outputs[0]
+    for each in nodes[:-2]:
+        each.outputs[0].name = f"{each.outputs[0].name}.scaled"
+        each.outputs[0].metadata_props.clear()
+    last.name, result.name = str(result.name), f"{result.name}.before"
+    last.metadata_props.clear()
+    last.metadata_props.update(result.metadata_props)
+    result.replace_all_uses_with(last, replace_graph_outputs=True)
+    model.graph.remove(node, safe=True)
+    return None
+
+
+def _before(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str | None:
+    """``(x * factor) @ b`` in every matrix product that reads it, shapes changed in between."""
+    result = node.outputs[0]
+    moves, value = [], result
+    while _is_only_read_here(value) and (reader := next(iter(value.consumers()))).op_type in _MOVES:
+        moves.append(reader)
+        value = reader.outputs[0]
+    products = [use.node for use in value.uses()]
+    if value.is_graph_output() or not products or not all(map(_is_matmul, products)):
+        return "it is read by more than matrix products"
+    for product in dict.fromkeys(products):
+        times = sum(operand is value for operand in product.inputs)
+        _set_alpha(model, product, factor**times, [node, *moves, product])
+    for each in moves:
+        each.outputs[0].name = f"{each.outputs[0].name}.unscaled"
+        each.outputs[0].metadata_props.clear()
+    result.replace_all_uses_with(x)
+    model.graph.remove(node, safe=True)
+    return None
+
+
+def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+    """What is multiplied, and by which number."""
+    for value, other in (node.inputs, reversed(node.inputs)):
+        constant = other.const_value if other is not None else None
+        if constant is not None and constant.size == 1 and not constant.shape.rank() and value is not None:
+            return value, float(constant.numpy())
+    return None, None
+
+
+def _input(node: ir.Node) -> ir.Value:
+    value = node.inputs[0]
+    assert value is not None
+    return value
+
+
+def _is_only_read_here(value: ir.Value) -> bool:
+    return len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def _is_matmul(node: ir.Node) -> bool:
+    return node.op_type == "MatMul" or (node.domain, node.op_type) == _FUSED
+
+
+def _set_alpha(model: ir.Model, product: ir.Node, factor: float, nodes: Sequence[ir.Node]) -> None:
+    alpha = product.attributes["alpha"].as_float() if "alpha" in product.attributes else 1.0
+    product.domain, product.op_type = _FUSED
+    product.version = None
+    product.attributes["alpha"] = ir.AttrFloat32("alpha", alpha * factor)
+    product.metadata_props[provenance.FX_NODE] = " ".join(dict.fromkeys(_fx_nodes(nodes)))
+    model.graph.opset_imports[_FUSED[0]] = 1
+
+
+def _fx_nodes(nodes: Iterable[ir.Node]) -> Iterable[str]:
+    return (name for node in nodes for name in node.metadata_props.get(provenance.FX_NODE, "").split())

@@ -1,0 +1,59 @@
+"""What a graph returns, made of its arguments and of what the session has computed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from dort_compare.errors import CheckError
+from dort_compare.signature import GraphOutput, Scalar, Signature
+
+Argument = torch.Tensor | int | float | bool
+Result = torch.Tensor | Scalar
+
+
+class Outputs:
+    """Returns the outputs of a graph: tensors, numbers and None as torch would, views of arguments as views of them.
+
+    Raises CheckError where a condition that the graph checks does not hold.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        names = [*(graph_input.name for graph_input in signature.inputs), *signature.computed]
+        places = {name: i for i, name in enumerate(names)}
+        self._checks = [(places[check.name], check.message) for check in signature.checks]
+        self._finished = [
+            (places[name], output)
+            for name, output in signature.computed.items()
+            if output.dtype is None or output.order is not None
+        ]
+        self._made = [_maker(output, places) for output in signature.outputs]
+
+    def __call__(self, arguments: Sequence[Argument], computed: Sequence[torch.Tensor]) -> list[Result]:
+        values: list[Result] = [*arguments, *computed]
+        for place, output in self._finished:
+            values[place] = _as_traced(values[place], output)
+        for place, message in self._checks:
+            if not values[place]:
+                raise CheckError(message)
+        return [make(values) for make in self._made]
+
+
+def _maker(output: GraphOutput, places: Mapping[str, int]) -> Callable[[Sequence[Result]], Result]:
+    if output.name is None:
+        return lambda _: output.constant
+    if output.view is None:
+        return operator.itemgetter(places[output.name])
+    make, operands = output.view.make, [places[name] for name in output.view.operands]
+    return lambda values: make(*(values[place] for place in operands))
+
+
+def _as_traced(value: Result, output: GraphOutput) -> Result:
+    """A computed value in the memory layout that torch traced, a size as a number."""
+    assert isinstance(value, torch.Tensor)
+    if output.dtype is None:
+        return value.item()
+    assert output.order is not None
+    return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)
