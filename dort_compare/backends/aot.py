@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
-from torch._guards import CompileContext
+from torch._guards import CompileContext, TracingContext
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 
@@ -93,7 +93,22 @@ def compile_id() -> str | None:
     return str(found) if found else None
 
 
-def make_program(options: Options, lowered: Lowered, example_inputs: Sequence[Any]) -> Program:
-    """The program of a lowered graph, on the providers that the options name or its inputs call for."""
+def still_inputs(graph_module: fx.GraphModule) -> frozenset[str]:
+    """The inputs of a graph that AOTAutograd knows for parameters and buffers, by name."""
+    context = TracingContext.try_get()
+    places = context.fw_metadata.static_input_indices if context and context.fw_metadata else ()
+    names = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
+    return frozenset(names[place] for place in places)
+
+
+def make_program(
+    options: Options, lowered: Lowered, example_inputs: Sequence[Any], still: frozenset[str] = frozenset()
+) -> Program:
+    """The program of a lowered graph, on the providers that the options name or its inputs call for.
+
+    ``still`` names inputs that are to be constants.
+    """
     devices = devices_of(example_inputs)
-    return Program(lowered.model, lowered.signature, options.session, devices, rewrites=bool(options.rewrites))
+    return Program(
+        lowered.model, lowered.signature, options.session, devices, rewrites=bool(options.rewrites), still=still
+    )

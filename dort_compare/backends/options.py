@@ -28,6 +28,8 @@ class Options:
     session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
     rewrites: whether the rewrites of ``dort_compare.rewrites`` come before ONNX Runtime's own optimizers; None: in the
         backend that only runs.
+    freeze: parameters and buffers become constants of the session in graphs without gradients, folded and prepacked;
+        a changed one is noticed, unless it is written through ``tensor.data``.
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
     fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
@@ -38,6 +40,7 @@ class Options:
     providers: tuple[ProviderSpec, ...] | None = None
     session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
     rewrites: bool | None = None
+    freeze: bool = False
     dump: Path | None = None
     dump_prefix: str = "model"
     max_runs: int = 1
@@ -64,6 +67,8 @@ class Options:
             raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
         if not self.dump_prefix or Path(self.dump_prefix).name != self.dump_prefix:
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
+        if self.freeze and isinstance(self.session_options, ort.SessionOptions):
+            raise UsageError("freeze makes session options of its own: give session_options as a mapping")
         checked_opset(self.target_opset, self._newest_opset)
         self.session.resolved_providers()
         self.session.make_options()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from dort_compare.backends.aot import lower_with, make_program
+from dort_compare.backends.aot import lower_with, make_program, still_inputs
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
@@ -40,9 +40,11 @@ def compile_graph(
     that is not there (RuntimeUnavailableError) is raised in any case.
     """
 
+    still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
+
     def build(piece: fx.GraphModule) -> tuple[Lowered, Program]:
         lowered = lower_with(options, piece, phase)
-        return lowered, make_program(options, lowered, example_inputs)
+        return lowered, make_program(options, lowered, example_inputs, still)
 
     try:
         built = build(graph_module)

@@ -58,10 +58,7 @@ class Binding:
                 special.append((name, tensor.detach().contiguous()))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
-            is_bool = tensor.dtype == torch.bool
-            feeds.push_back(
-                native.OrtValue.from_dlpack(to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
-            )
+            feeds.push_back(as_ort(tensor))
             names.append(name)
         self._session.run_with_ortvaluevector(run_options, names, feeds, self._outputs, results, self._devices)
         found: list[torch.Tensor] = results.to_dlpacks(torch._C._from_dlpack)
@@ -82,6 +79,12 @@ class Binding:
         if device not in self._input_devices:
             self._input_devices[device] = _ort_device(device)
         return self._input_devices[device]
+
+
+def as_ort(tensor: torch.Tensor) -> native.OrtValue:
+    """A contiguous tensor as ONNX Runtime's, in the same memory, which it keeps."""
+    is_bool = tensor.dtype == torch.bool
+    return native.OrtValue.from_dlpack(to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
 
 
 def _ort_device(device: torch.device) -> native.OrtDevice:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import torch
-from onnx_ir.tensor_adapters import TorchTensor, to_torch_dtype
+from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
+
+from dort_compare.runtime.binding import as_ort
 
 LIMIT = 2**30
 """Bytes of constants that a serialized model may hold; a protobuf ends at twice as many."""
@@ -35,6 +38,26 @@ def apart(model: ir.Model | onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str,
             value.const_value = None
             rest.graph.inputs.append(value)
     return ir.to_proto(rest), constants
+
+
+def with_constants(
+    model: onnx.ModelProto, constants: Mapping[str, torch.Tensor], options: ort.SessionOptions
+) -> onnx.ModelProto:
+    """``model`` with inputs as initializers of the values given, which ``options`` are to hand to the session."""
+    if not constants:
+        return model
+    rest = onnx.ModelProto()
+    rest.CopyFrom(model)
+    del rest.graph.input[:]
+    rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
+    dense = {name: tensor.detach().contiguous() for name, tensor in constants.items()}
+    for name, tensor in dense.items():
+        dtype = int(from_torch_dtype(tensor.dtype))
+        made = rest.graph.initializer.add(name=name, data_type=dtype, dims=tensor.shape)
+        made.data_location = onnx.TensorProto.EXTERNAL
+        made.external_data.add(key="location", value="in memory")
+    options.add_external_initializers(list(dense), [ort.OrtValue(as_ort(tensor)) for tensor in dense.values()])
+    return rest
 
 
 def nbytes(values: Iterable[ir.Value]) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import onnx_ir as ir
@@ -10,6 +11,7 @@ import torch
 
 from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.rewrites import rewritten
+from dort_compare.runtime.frozen import Frozen, Run
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.outputs import Argument, Outputs, Result
 from dort_compare.runtime.providers import SessionSettings
@@ -26,7 +28,8 @@ class Program:
     Raises CheckError where a condition that the graph checks does not hold.
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for. With
-    ``rewrites`` it is rewritten before ONNX Runtime optimizes it; see ``dort_compare.rewrites``.
+    ``rewrites`` it is rewritten before ONNX Runtime optimizes it; see ``dort_compare.rewrites``. ``still`` names inputs
+    that are constants of the session for as long as they do not change.
     ``providers`` are the (name, options) pairs of the session.
     """
 
@@ -38,6 +41,7 @@ class Program:
         devices: Sequence[torch.device] = (),
         *,
         rewrites: bool = False,
+        still: Collection[str] = (),
     ) -> None:
         self.signature = signature
         self.providers = settings.resolved_providers(devices)
@@ -47,7 +51,15 @@ class Program:
         self._devices = {name: output.device for name, output in signature.computed.items()}
         runs = rewritten(self.model) if rewrites else self.model
         self._session = make_session(runs, settings, self.providers) if self._devices else None
-        self._run = self._session.prepared(self._inputs, self._devices) if self._session else None
+        self._run: Run | None = None
+        if self._session and still:
+            self._run = Frozen(self._inputs, still, functools.partial(self._with_constants, runs, settings))
+        elif self._session:
+            self._run = self._session.prepared(self._inputs, self._devices)
+
+    def _with_constants(self, model: ir.Model, settings: SessionSettings, constants: Mapping[str, torch.Tensor]) -> Run:
+        session = make_session(model, settings, self.providers, frozen=constants)
+        return session.prepared([name for name in self._inputs if name not in constants], self._devices)
 
     def __call__(self, *arguments: Argument) -> list[Result]:
         return self._outputs(arguments, self._computed(arguments))

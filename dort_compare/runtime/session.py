@@ -14,7 +14,7 @@ import torch
 from dort_compare import provenance
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime.binding import Binding
-from dort_compare.runtime.constants import apart
+from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
 
 _CUDA = "CUDAExecutionProvider"
@@ -79,10 +79,12 @@ def make_session(
     settings: SessionSettings,
     providers: Sequence[Provider],
     disabled: Sequence[str] | None = None,
+    frozen: Mapping[str, torch.Tensor] | None = None,
 ) -> Session:
     """A session for a model on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
 
     ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would change the model's values.
+    ``frozen`` gives the values of inputs that are to be constants.
 
     Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, RuntimeUnavailableError where a
     provider does not work on this machine.
@@ -91,6 +93,7 @@ def make_session(
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _on_torch_stream(providers)
     options = settings.make_options()
+    model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
     try:
         session = ort.InferenceSession(

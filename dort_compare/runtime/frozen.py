@@ -1,0 +1,67 @@
+"""Inputs that hold still as constants of the session, where ONNX Runtime folds and prepacks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+Run = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+MakeRun = Callable[[Mapping[str, torch.Tensor]], Run]
+"""Makes a function of the inputs that are not among the constants given, in their order."""
+
+CHANGES = 2
+"""An input that has changed more often, such as a running mean, is no constant any more."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A tensor as it was: the reference keeps its memory from being given to another."""
+
+    tensor: torch.Tensor
+    version: int
+
+    def is_still(self, tensor: torch.Tensor) -> bool:
+        same = tensor is self.tensor or (
+            tensor.data_ptr() == self.tensor.data_ptr()
+            and tensor.shape == self.tensor.shape
+            and tensor.stride() == self.tensor.stride()
+        )
+        return same and tensor._version == self.version
+
+
+class Frozen:
+    """A function of all ``inputs`` of a model, of which those that are ``still`` become constants.
+
+    The constants are made again where one is another tensor than before or has been written in place, but for what is
+    written through ``tensor.data``, which torch does not count. Tensors on other devices than the CPU, and inference
+    tensors, whose writes are not counted either, remain inputs.
+    """
+
+    def __init__(self, inputs: Sequence[str], still: Collection[str], make_run: MakeRun) -> None:
+        self._inputs = list(inputs)
+        self._still = [i for i, name in enumerate(inputs) if name in still]
+        self._make_run = make_run
+        self._held: dict[int, _Held] = {}
+        self._changes: Counter[int] = Counter()
+        self._moving: list[int] = []
+        self._run: Run | None = None
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        changed = [i for i, held in self._held.items() if not held.is_still(tensors[i])]
+        if changed or self._run is None:
+            self._changes.update(changed)
+            self._run = self._made(tensors)
+        return self._run([tensors[i] for i in self._moving])
+
+    def _made(self, tensors: Sequence[torch.Tensor]) -> Run:
+        able = [i for i in self._still if _can_be_held(tensors[i]) and self._changes[i] <= CHANGES]
+        self._held = {i: _Held(tensors[i], tensors[i]._version) for i in able}
+        self._moving = [i for i in range(len(self._inputs)) if i not in self._held]
+        return self._make_run({self._inputs[i]: held.tensor for i, held in self._held.items()})
+
+
+def _can_be_held(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not tensor.is_inference()

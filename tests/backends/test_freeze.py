@@ -1,0 +1,119 @@
+"""Parameters as constants of the session: never stale ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dort_compare.backends import Options
+from dort_compare.errors import UsageError
+from dort_compare.runtime import frozen, program
+
+
+class Net(nn.Module):
+    """A tied weight, a transposed one, a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.turned = nn.Parameter(torch.randn(3, 6).t())
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).tanh()) @ self.turned + self.shift
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[str]]:
+    """The names of the constants of every session with some."""
+    names: list[frozenset[str]] = []
+    make = program.make_session
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("frozen"):
+            names.append(frozenset(kwargs["frozen"]))
+        return make(*args, **kwargs)
+
+    monkeypatch.setattr(program, "make_session", counting)
+    return names
+
+
+def compiled(model: nn.Module) -> Any:
+    return torch.compile(model, backend="dort", options={"freeze": True, "fallback": False})
+
+
+@torch.no_grad()
+def assert_right(model: nn.Module, function: Any, x: Tensor) -> None:
+    torch.testing.assert_close(function(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_parameters_and_buffers_are_constants_once(made: list[frozenset[str]]) -> None:
+    model, x = Net(), torch.randn(4, 6)
+    function = compiled(model)
+    for _ in range(3):
+        assert_right(model, function, x)
+    assert [len(names) for names in made] == [5]
+
+
+def step(model: Net) -> None:
+    model(torch.ones(4, 6)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+CHANGES: dict[str, Callable[[Net], object]] = {
+    "an optimizer": step,
+    "load_state_dict": lambda model: model.load_state_dict(Net().state_dict()),
+    "another tensor": lambda model: setattr(model, "turned", nn.Parameter(torch.randn(6, 3))),
+    "another layout": lambda model: setattr(model.turned, "data", torch.randn(6, 3)),
+    "a buffer": lambda model: model.shift.add_(1),
+    "another size": lambda model: (
+        setattr(model, "turned", nn.Parameter(torch.randn(6, 5))),
+        setattr(model, "shift", torch.randn(5)),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed(change: str) -> None:
+    model, x = Net(), torch.randn(4, 6)
+    function = compiled(model)
+    assert_right(model, function, x)
+    CHANGES[change](model)
+    assert_right(model, function, x)
+    assert_right(model, function, x)
+
+
+def test_what_changes_all_the_time_is_an_input(made: list[frozenset[str]]) -> None:
+    model, x = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)), torch.randn(8, 6)
+    function = compiled(model)
+    for _ in range(8):
+        with torch.no_grad():
+            function(x)
+    assert len(made) == frozen.CHANGES + 2
+    assert len(made[-1]) == 4
+    assert int(model[1].num_batches_tracked) == 8
+
+
+def test_inference_mode_and_gradients(made: list[frozenset[str]]) -> None:
+    with torch.inference_mode():
+        model, x = Net(), torch.randn(4, 6)
+        function = compiled(model)
+        before = function(x)
+        model.shift.add_(1)
+        torch.testing.assert_close(function(x), before + 1)
+    assert made == []
+    trained = Net()
+    gradient = torch.autograd.grad(compiled(trained)(torch.ones(4, 6)).sum(), trained.turned)[0]
+    torch.testing.assert_close(gradient, torch.autograd.grad(trained(torch.ones(4, 6)).sum(), trained.turned)[0])
+    assert made == []
+
+
+def test_session_options_that_cannot_be_added_to_are_refused() -> None:
+    with pytest.raises(UsageError, match="give session_options as a mapping"):
+        Options.of(freeze=True, session_options=ort.SessionOptions())
