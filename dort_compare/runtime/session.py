@@ -20,7 +20,12 @@ from dort_compare.runtime.providers import Provider, SessionSettings
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
+_OUT_OF_MEMORY = ("Failed to allocate memory", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
 _WORD = re.compile(r"\w[\w.]*\w")
+
+
+class OutOfMemoryError(ExecutionError, torch.OutOfMemoryError):
+    """There is no memory for what a model computes; torch's error of that name, as torch's kernels raise."""
 
 
 @dataclass(frozen=True)
@@ -142,5 +147,6 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
-    kind = OutOfRangeError if any(words in text for words in _OUT_OF_RANGE) else ExecutionError
+    kinds = ((OutOfRangeError, _OUT_OF_RANGE), (OutOfMemoryError, _OUT_OF_MEMORY))
+    kind = next((kind for kind, said in kinds if any(words in text for words in said)), ExecutionError)
     return kind(f"ONNX Runtime failed{where}: {text}")

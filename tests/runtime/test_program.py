@@ -251,6 +251,15 @@ def test_a_check_comes_before_the_error_of_what_it_guards(n: int, error: type[Ex
         guarded(torch.arange(3), torch.tensor([n]))
 
 
+def test_too_little_memory_is_torchs_error() -> None:
+    signature = Signature((GraphInput("n", torch.int64),), (GraphOutput("y", dtype=torch.float32),))
+    huge = program("(int64[1] n) => (float[N] y) { y = ConstantOfShape(n) }", signature)
+    with pytest.raises(torch.OutOfMemoryError, match="Failed to allocate memory") as caught:
+        huge(torch.tensor([2**44]))
+    assert isinstance(caught.value, ExecutionError)
+    assert huge(torch.tensor([2]))[0].tolist() == [0, 0]  # type: ignore[union-attr]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 class TestCuda:
