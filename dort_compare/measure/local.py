@@ -14,6 +14,7 @@ from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
 
+_CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 _SHAKEN = 8.0
@@ -108,14 +109,17 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     than an operand, twice a rounding to that one's: fused attention rounds its scores. So does every chain of ops that
     torch rounds in between. Nothing for one op that works element by element.
     """
-    is_pointwise = isinstance(of.node.target, torch._ops.OpOverload) and torch.Tag.pointwise in of.node.target.tags
-    if is_pointwise and not of.replay.is_chain:
+    if _works_element_by_element(of.node.target) and not of.replay.is_chain:
         return 0.0
     moved = _SHAKEN * _moved(of, exact, torch.float32)
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse))
+
+
+def _works_element_by_element(target: object) -> bool:
+    return target in _CASTS or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
 
 
 def _moved(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:

@@ -56,7 +56,7 @@ class Observer:
     def see(self, executed: Executed, precision: torch.dtype | None) -> None:
         """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
 
-        Noise is what two right computations may lie apart: twice what each of them may be from float64.
+        Noise is what two right computations may lie apart: twice what each of them may be from float64, or is.
         """
         own, name = executed.own, executed.onnx_value
         if own is None or name is None or name not in self._shipped:
@@ -67,7 +67,8 @@ class Observer:
         if not found.equal:
             exact, expected = executed.step.exact, executed.step.value
             is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
-            error = deviation(exact, expected) if is_measured else None
+            errors = [deviation(exact, value) or 0.0 for value in (expected, own)] if is_measured else [None]
+            error = max(errors, key=lambda error: error or 0.0)
             floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
         ok = found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))

@@ -41,6 +41,14 @@ def test_a_fault_in_mixed_precision_is_blamed_on_its_op(monkeypatch, target, fac
     assert blamed == {str(target)}
 
 
+def test_a_cast_to_a_wider_dtype_is_exact(monkeypatch):
+    plant(monkeypatch, aten._to_copy.default, 1.00002)
+    report = dort_compare.compare(
+        Of(lambda x: x.float() * 2), (torch.randn(64, generator=torch.Generator().manual_seed(0)).half(),)
+    )
+    assert [cause.target for cause in report.causes] == ["aten._to_copy.default"]
+
+
 def test_a_fault_before_a_mask_is_seen_beside_the_masks_huge_numbers(monkeypatch):
     def attention(x: Tensor) -> Tensor:
         mask = torch.full((6, 6), torch.finfo(torch.float32).min).triu(1)

@@ -48,3 +48,12 @@ def test_an_integer_must_be_the_same():
     numbers = torch.arange(4)
     assert seen(numbers.clone(), None, numbers).ok  # type: ignore[arg-type]
     assert not seen(numbers + 1, None, numbers).ok  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("size", "ok"), [(1e-7, True), (1.0, False)])
+def test_what_is_left_where_all_cancels_may_be_another_residue(size: float, ok: bool) -> None:
+    observer = Observer("backward", 0, "lowered", {"y": 1.4 * size * X})
+    zeros = torch.zeros(100)
+    own = 1e-7 * X
+    observer.see(Executed(Step(None, zeros, zeros.double(), {}), "y", own), torch.float32)  # type: ignore[arg-type]
+    assert observer.seen[0].ok is ok
