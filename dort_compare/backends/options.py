@@ -11,7 +11,7 @@ import onnxruntime as ort
 
 from dort_compare.errors import UsageError
 from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
-from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset, serving
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")
@@ -83,4 +83,6 @@ class Options:
 
     @property
     def session(self) -> SessionSettings:
-        return SessionSettings(self.providers or (), self.session_options)
+        given = self.session_options
+        is_object = isinstance(given, ort.SessionOptions)
+        return SessionSettings(self.providers or (), given if is_object else serving(given))

@@ -19,6 +19,7 @@ Provider = tuple[str, dict[str, Any]]
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3
+_ENV_ALLOCATORS = "session.use_env_allocators"
 OLDEST_OPSET = 18
 
 
@@ -53,7 +54,10 @@ class SessionSettings:
             return self.session_options
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
-        for name, value in {**_beside_torch(), **self.session_options}.items():
+        chosen = {**_beside_torch(), **self.session_options}
+        if str(chosen.get(_ENV_ALLOCATORS)) == "1":
+            _share_an_arena()
+        for name, value in chosen.items():
             _set_option(options, name, value)
         return options
 
@@ -78,11 +82,35 @@ def _beside_torch() -> dict[str, Any]:
     return {"intra_op_num_threads": torch.get_num_threads(), "session.force_spinning_stop": "1"}
 
 
+def serving(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Session options for one of several sessions that run in turns for long, under those that the caller has given.
+
+    They take memory from one arena, so that what the forward session gives back the backward one can have, and only as
+    they need it: a plan of all memory of a run keeps it apart for that run. An arena keeps what it once had.
+    """
+    wants_arena = given.get("enable_cpu_mem_arena", True)
+    return {"enable_mem_pattern": False, _ENV_ALLOCATORS: "1" if wants_arena else "0", **given}
+
+
+@functools.cache
+def _share_an_arena() -> None:
+    """Registers the arena of the CPU, which grows by what is asked for, with ONNX Runtime; once in a process."""
+    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    settings = {
+        "max_mem": 0,
+        "arena_extend_strategy": 1,
+        "initial_chunk_size_bytes": -1,
+        "max_dead_bytes_per_chunk": -1,
+    }
+    ort.create_and_register_allocator(memory, ort.OrtArenaCfg(settings))
+
+
 def once() -> dict[str, Any]:
     """Session options for a session that runs once, between kernels of torch: threads that do not spin while torch's
     work, and no memory kept for a second run."""
     return {
         "session.intra_op.allow_spinning": "0",
+        _ENV_ALLOCATORS: "0",
         "enable_cpu_mem_arena": False,
         "enable_mem_pattern": False,
     }

@@ -51,3 +51,15 @@ def test_a_dump_may_be_named_by_a_string() -> None:
 def test_falling_back_is_the_default() -> None:
     assert Options().fallback
     assert not Options.of(fallback=False).fallback
+
+
+def test_sessions_share_an_arena_unless_one_is_not_wanted() -> None:
+    settings = Options.of().session.session_options
+    assert settings["session.use_env_allocators"] == "1"
+    alone = Options.of(session_options={"enable_cpu_mem_arena": False}).session
+    assert alone.session_options["session.use_env_allocators"] == "0"
+    assert not alone.make_options().enable_cpu_mem_arena
+    for options in ({}, {"session_options": {"enable_cpu_mem_arena": False}}):
+        x = torch.randn(3, requires_grad=True)
+        (gradient,) = torch.autograd.grad(torch.compile(torch.sin, backend="dort", options=options)(x).sum(), x)
+        torch.testing.assert_close(gradient, x.detach().cos())
