@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dort_compare.backends import Options
 from dort_compare.errors import UsageError

@@ -91,16 +91,17 @@ def permute(op: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
 def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False) -> ir.Value:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     traced = op.result.shape
-    kept = len(traced) - len(shape_of(x))
+    before = list(shape_of(x))
+    kept = len(traced) - len(before)
     sizes: list[Dim] = []
     for i, (wanted, n) in enumerate(zip(size, traced, strict=True)):
         unchanged = i >= kept and isinstance(wanted, int) and wanted == -1
         sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
+    if all(isinstance(n, int) for n in (*before, *sizes)) and before == sizes:
+        return x
     if 0 in sizes and not is_empty(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
         x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
-    before = list(shape_of(x))
-    is_same = all(isinstance(n, int) for n in (*before, *sizes)) and before == sizes
-    return x if is_same else op.Expand(x, op.dims(sizes))
+    return op.Expand(x, op.dims(sizes))
 
 
 @lowering(prims.broadcast_in_dim.default)
