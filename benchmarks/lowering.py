@@ -14,17 +14,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import platform
-import shlex
-import sys
 import time
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 import torch
+from pages import page, show
 
 from dort_compare.backends import DebugBackend, aot
 from dort_compare.compiled import run_compiled
@@ -118,16 +115,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     ours(1), torch_export(1)
-    table = [COLUMNS, ["---"] * len(COLUMNS), *rows(options.layers)]
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxscript", "onnxruntime-gpu"))
-    command = shlex.join(["python", "benchmarks/lowering.py", *sys.argv[1:]])
-    head = f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, {versions}."
-    lines = ["# What the lowering costs", "", head, "", (__doc__ or "").split("\n\n", 2)[2]]
-    text = "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in table), ""])
-    print(text)
-    if options.write:
-        options.write.parent.mkdir(exist_ok=True)
-        options.write.write_text(text)
+    versions = ("torch", "onnxscript", "onnxruntime-gpu")
+    show(page("What the lowering costs", __doc__ or "", versions, COLUMNS, rows(options.layers)), options.write)
 
 
 if __name__ == "__main__":

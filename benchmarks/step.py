@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
@@ -28,11 +26,11 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from pages import page, show
 from torch import nn
 
 from dort_compare import DebugBackend
@@ -213,15 +211,6 @@ COLUMNS = (
 )
 
 
-def page(found: list[list[str]], command: str, threads: int) -> str:
-    """The figures as a Markdown page."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu"))
-    table = [COLUMNS, ["---"] * len(COLUMNS), *found]
-    lines = ["# How fast a step is", "", f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, "
-             f"{threads} threads, {versions}; Llama, float32.", "", (__doc__ or "").split("\n\n", 2)[2]]  # fmt: skip
-    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in table), ""])
-
-
 def main() -> None:
     """Measures everything, or one thing in this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -241,11 +230,8 @@ def main() -> None:
         where = part, int(layers), tuple(map(int, size.split("x"))), mode
         print(json.dumps(speed(*where, int(last)) if what == "speed" else first_call(*where, last)))  # type: ignore[arg-type]
         return
-    text = page(list(rows(options)), shlex.join(["python", "benchmarks/step.py", *sys.argv[1:]]), options.threads)
-    print(text)
-    if options.write:
-        options.write.parent.mkdir(exist_ok=True)
-        options.write.write_text(text)
+    title = f"How fast a step of a Llama is, float32, {options.threads} threads"
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, rows(options)), options.write)
 
 
 if __name__ == "__main__":

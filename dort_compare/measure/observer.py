@@ -67,8 +67,7 @@ class Observer:
         if not found.equal:
             exact, expected = executed.step.exact, executed.step.value
             is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
-            errors = [deviation(exact, value) or 0.0 for value in (expected, own)] if is_measured else [None]
-            error = max(errors, key=lambda error: error or 0.0)
+            error = max(deviation(exact, value) or 0.0 for value in (expected, own)) if is_measured else None
             floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
         ok = found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))

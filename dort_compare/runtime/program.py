@@ -52,7 +52,7 @@ class Program:
         runs = rewritten(self.model) if rewrites else self.model
         self._session = make_session(runs, settings, self.providers) if self._devices else None
         self._run: Run | None = None
-        if self._session and still:
+        if self._session and still:  # that session has shown that the model runs: what does not falls back
             self._run = Frozen(self._inputs, still, functools.partial(self._with_constants, runs, settings))
         elif self._session:
             self._run = self._session.prepared(self._inputs, self._devices)

@@ -30,7 +30,7 @@ _MADE_HERE = "/made"
 class Parts:
     """Runs parts of ``model``, each a small model of some of its nodes, as they stand: no optimization.
 
-    A session costs 0.03 ms a node and 0.3 ms besides, so that many small ones cost little more than one of all nodes.
+    A session costs little beside its nodes, so that many small ones cost little more than one of all nodes.
     """
 
     def __init__(
