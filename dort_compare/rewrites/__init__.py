@@ -9,12 +9,13 @@ import onnx_ir as ir
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
+from dort_compare.rewrites.rms_norm import rms_norm
 from dort_compare.rewrites.scale import scale_into_matmul
 
 Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
 
-RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,)}
+RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,), "ReduceMean": (rms_norm,)}
 """By the op type of the node that each starts from."""
 
 _LOG = logging.getLogger(__name__)
@@ -30,7 +31,10 @@ def rewritten(model: ir.Model) -> ir.Model:
     copy = model.clone()
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
         made = [_tried(copy, node, rule) for node in list(copy.graph) for rule in RULES.get(node.op_type, ())]
-    return copy if any(made) else model
+    if not any(made):
+        return model
+    copy.graph.sort()  # a node that takes the place of several may stand before what it reads
+    return copy
 
 
 def _tried(model: ir.Model, node: ir.Node, rule: Rule) -> bool:

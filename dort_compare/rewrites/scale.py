@@ -6,11 +6,12 @@ scores with a number costs a pass over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from dort_compare import provenance
+from dort_compare.rewrites.graph import fx_nodes_of, is_read_once, number
 
 _FUSED = ("com.microsoft", "FusedMatMul")
 _FAR = 2.0**12
@@ -32,12 +33,12 @@ def scale_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
 def _behind(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str | None:
     """``(a @ b) * factor``, shapes changed in between."""
     moves, value = [], x
-    while (made := value.producer()) is not None and made.op_type in _MOVES and _is_only_read_here(value):
+    while (made := value.producer()) is not None and made.op_type in _MOVES and is_read_once(value):
         moves.append(made)
         value = _input(made)
     if made is None or not _is_matmul(made):
         return "no matrix product stands before it"
-    if not _is_only_read_here(value):
+    if not is_read_once(value):
         return "the matrix product is read unscaled too"
     nodes = [made, *reversed(moves), node]
     _set_alpha(model, made, factor, nodes)
@@ -57,7 +58,7 @@ def _before(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
     """``(x * factor) @ b`` in every matrix product that reads it, shapes changed in between."""
     result = node.outputs[0]
     moves, value = [], result
-    while _is_only_read_here(value) and (reader := next(iter(value.consumers()))).op_type in _MOVES:
+    while is_read_once(value) and (reader := next(iter(value.consumers()))).op_type in _MOVES:
         moves.append(reader)
         value = reader.outputs[0]
     products = [use.node for use in value.uses()]
@@ -77,9 +78,8 @@ def _before(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
 def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     """What is multiplied, and by which number."""
     for value, other in (node.inputs, reversed(node.inputs)):
-        constant = other.const_value if other is not None else None
-        if constant is not None and constant.size == 1 and not constant.shape.rank() and value is not None:
-            return value, float(constant.numpy())
+        if (factor := number(other)) is not None and value is not None:
+            return value, factor
     return None, None
 
 
@@ -87,10 +87,6 @@ def _input(node: ir.Node) -> ir.Value:
     value = node.inputs[0]
     assert value is not None
     return value
-
-
-def _is_only_read_here(value: ir.Value) -> bool:
-    return len(value.uses()) == 1 and not value.is_graph_output()
 
 
 def _is_matmul(node: ir.Node) -> bool:
@@ -102,9 +98,5 @@ def _set_alpha(model: ir.Model, product: ir.Node, factor: float, nodes: Sequence
     product.domain, product.op_type = _FUSED
     product.version = None
     product.attributes["alpha"] = ir.AttrFloat32("alpha", alpha * factor)
-    product.metadata_props[provenance.FX_NODE] = " ".join(dict.fromkeys(_fx_nodes(nodes)))
+    product.metadata_props[provenance.FX_NODE] = fx_nodes_of(nodes)
     model.graph.opset_imports[_FUSED[0]] = 1
-
-
-def _fx_nodes(nodes: Iterable[ir.Node]) -> Iterable[str]:
-    return (name for node in nodes for name in node.metadata_props.get(provenance.FX_NODE, "").split())
