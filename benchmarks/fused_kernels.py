@@ -1,0 +1,159 @@
+"""Whether ONNX Runtime's fused kernels beat the nodes that they would take the place of.
+
+    python benchmarks/fused_kernels.py --write benchmarks/results/fused-kernels.md
+
+Every line is one small model each way, on the same random float32 tensors, in two sessions that take turns; its ratio
+is the median of the ratios within a round. What the two compute is compared before it is timed. *Nodes* is what the
+fast backend's graphs hold. A rewrite pays where the ratio is well above 1 and the nodes take their share of a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+from pages import page, show
+
+ROUNDS, ROUND_SECONDS, TOLERANCE = 15, 0.02, 1e-5
+HEADER = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]>'
+
+
+@dataclass(frozen=True)
+class Case:
+    """Bodies of models in ONNX's text form that compute ``y`` of the same inputs; ``{b}`` and ``{s}`` are filled in."""
+
+    what: str
+    inputs: str
+    output: str
+    nodes: str
+    fused: dict[str, str]
+    constants: str = ""
+
+
+NORM = Case(
+    "root mean square normalization",
+    "float[{b}, {s}, 512] x, float[512] w",
+    "float[{b}, {s}, 512] y",
+    "q = Mul(x, x) m = ReduceMean(q, last) v = Add(m, eps) d = Sqrt(v) r = Reciprocal(d) n = Mul(x, r) y = Mul(n, w)",
+    {
+        "SimplifiedLayerNormalization": "y = SimplifiedLayerNormalization <axis = -1, epsilon = 1e-6> (x, w)",
+        "RMSNormalization": "y = RMSNormalization <axis = -1, epsilon = 1e-6> (x, w)",
+    },
+    "float eps = {1e-6}, int64[1] last = {-1}",
+)
+ROTARY = Case(
+    "rotary embedding",
+    "float[{b}, 8, {s}, 64] x, float[{s}, 32] angle, int64[{b}, {s}] position",
+    "float[{b}, 8, {s}, 64] y",
+    "both = Concat <axis = 1> (angle, angle) c = Cos(both) i = Sin(both) f, l = Split <axis = 3, num_outputs = 2> (x) "
+    "g = Neg(l) h = Concat <axis = 3> (g, f) p = Mul(x, c) t = Mul(h, i) y = Add(p, t)",
+    {
+        "RotaryEmbedding": "c = Cos(angle) i = Sin(angle) y = RotaryEmbedding (x, c, i, position)",
+        "com.microsoft RotaryEmbedding": (
+            "c = Cos(angle) i = Sin(angle) y = com.microsoft.RotaryEmbedding (x, position, c, i)"
+        ),
+    },
+)
+ATTENTION = Case(
+    "attention with a causal mask",
+    "float[{b}, 8, {s}, 64] q, float[{b}, 8, {s}, 64] k, float[{b}, 8, {s}, 64] v, float[1, 1, {s}, {s}] mask",
+    "float[{b}, 8, {s}, 64] y",
+    "t = Transpose <perm = [0, 1, 3, 2]> (k) p = com.microsoft.FusedMatMul <alpha = 0.125> (q, t) m = Add(p, mask) "
+    "o = Softmax(m) y = MatMul(o, v)",
+    {
+        "Attention": "y = Attention <scale = 0.125> (q, k, v, mask)",
+        "Attention, causal": "y = Attention <scale = 0.125, is_causal = 1> (q, k, v)",
+        "com.microsoft MultiHeadAttention": (
+            "a = Transpose <perm = [0, 2, 1, 3]> (q) A = Reshape(a, flat) h = "
+            "com.microsoft.MultiHeadAttention <num_heads = 8, scale = 0.125> (A, k, v, , , mask) "
+            "H = Reshape(h, split) y = Transpose <perm = [0, 2, 1, 3]> (H)"
+        ),
+    },
+    "int64[3] flat = {0, 0, -1}, int64[4] split = {0, 0, 8, 64}",
+)
+CASES = (NORM, ROTARY, ATTENTION)
+
+
+def session(case: Case, body: str, size: dict[str, int], threads: int) -> ort.InferenceSession:
+    """The session of one way to compute a case."""
+    graph = f"graph ({case.inputs}) => ({case.output})".format(**size)
+    constants = f"<{case.constants}>" if case.constants else ""
+    model = onnx.parser.parse_model(f"{HEADER} {graph} {constants} {{ {body} }}")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def feeds_of(plain: ort.InferenceSession) -> dict[str, np.ndarray]:
+    """Random numbers; positions that count, and a mask that hides what comes later."""
+    generator = np.random.default_rng(0)
+    feeds = {
+        i.name: generator.standard_normal(i.shape, dtype=np.float32) for i in plain.get_inputs() if "float" in i.type
+    }
+    for given in plain.get_inputs():
+        if given.name == "position":
+            feeds["position"] = np.broadcast_to(np.arange(given.shape[1]), given.shape).copy()
+        if given.name == "mask":
+            feeds["mask"] = np.triu(np.full(given.shape, -np.inf, dtype=np.float32), 1)
+    return feeds
+
+
+def seconds_of(ways: dict[str, ort.InferenceSession], feeds: dict[str, np.ndarray]) -> dict[str, list[float]]:
+    """Seconds of a run by way, one number a round. Ends the program where two ways disagree."""
+    given = {way: {i.name: feeds[i.name] for i in each.get_inputs()} for way, each in ways.items()}
+    (right,) = ways["nodes"].run(None, given["nodes"])
+    for way, each in ways.items():
+        if not np.allclose(each.run(None, given[way])[0], right, atol=TOLERANCE * np.abs(right).max()):
+            raise SystemExit(f"{way} computes something else")
+    start = time.perf_counter()
+    ways["nodes"].run(None, given["nodes"])
+    repeats = max(1, round(ROUND_SECONDS / (time.perf_counter() - start)))
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(ROUNDS):
+        for way, each in ways.items():
+            start = time.perf_counter()
+            for _ in range(repeats):
+                each.run(None, given[way])
+            times[way].append((time.perf_counter() - start) / repeats)
+    return times
+
+
+def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
+    """A line for every case, size and fused kernel."""
+    for case in CASES:
+        for size in sizes:
+            b, s = map(int, size.split("x"))
+            bodies = {"nodes": case.nodes, **case.fused}
+            ways = {way: session(case, body, {"b": b, "s": s}, threads) for way, body in bodies.items()}
+            times = seconds_of(ways, feeds_of(ways["nodes"]))
+            plain = times.pop("nodes")
+            for way, found in times.items():
+                ratio = statistics.median(one / other for one, other in zip(plain, found, strict=True))
+                millis = (f"{statistics.median(each) * 1e3:.3f}" for each in (plain, found))
+                yield [case.what, f"({b}, {s})", way, *millis, f"{ratio:.2f}"]
+
+
+def main() -> None:
+    """Measures every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["2x1024", "1x8"], metavar="BATCHxSEQ")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
+    options = parser.parse_args()
+    columns = ("what", "size", "kernel", "nodes, ms", "kernel, ms", "nodes / kernel")
+    title = f"Fused kernels of ONNX Runtime, CPU, {options.threads} threads"
+    found = rows(options.sizes, options.threads)
+    show(page(title, __doc__ or "", ("onnxruntime-gpu",), columns, found), options.write)
+
+
+if __name__ == "__main__":
+    main()
