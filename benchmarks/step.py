@@ -39,6 +39,7 @@ from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 from torch import nn
 
 from dort_compare import DebugBackend
+from dort_compare.cache.folder import FOLDER_VARIABLE
 from dort_compare.compiled import run_compiled
 from dort_compare.scalars import as_tensor
 from dort_compare.trace.in_float64 import run_in_float64
@@ -158,7 +159,12 @@ def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend
 def in_a_process(*arguments: str, threads: int) -> Any:
     """What a new process with empty caches prints last, read as JSON."""
     with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": str(threads)}
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_CACHE_DIR": cache,
+            FOLDER_VARIABLE: cache,
+            "OMP_NUM_THREADS": str(threads),
+        }
         command = [sys.executable, __file__, "--threads", str(threads), "--only", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:

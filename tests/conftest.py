@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
+from dort_compare.cache.folder import FOLDER_VARIABLE
 
 GraphsOf = Callable[..., list[CompiledGraph]]
 
@@ -20,6 +23,14 @@ def _fresh() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test keeps compiled graphs, rather than in the user's home: a folder of its own, made when it is used."""
+    folder = tmp_path_factory.getbasetemp() / "caches" / uuid.uuid4().hex
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    return folder
 
 
 @pytest.fixture

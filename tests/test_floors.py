@@ -14,6 +14,7 @@ FLOORS = [
     {"checks", "errors", "provenance", "scalars", "signature", "views", "models"},
     {"rewrites"},
     {"lowering", "runtime", "dump"},
+    {"cache"},
     {"backends", "trace"},
     {"align", "measure", "compiled"},
     {"report"},

@@ -78,10 +78,17 @@ def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> 
     """Lowers a graph with the exporter that the options name."""
     exporter = lower if options.exporter == "native" else export_with_torch
     lowered = exporter(graph_module, phase, options.opset)
-    lowered.model.metadata_props.update({provenance.PHASE: phase, provenance.VERSION: version("dort-compare")})
-    if identity := compile_id():
-        lowered.model.metadata_props[provenance.COMPILE_ID] = identity
+    sign(lowered)
     return lowered
+
+
+def sign(lowered: Lowered) -> None:
+    """Writes into a model what it is to this compilation: its phase, our version, torch's id of the compilation."""
+    props = lowered.model.metadata_props
+    props.update({provenance.PHASE: lowered.phase, provenance.VERSION: version("dort-compare")})
+    props.pop(provenance.COMPILE_ID, None)
+    if identity := compile_id():
+        props[provenance.COMPILE_ID] = identity
 
 
 def compile_id() -> str | None:

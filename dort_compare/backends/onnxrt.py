@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import fx
@@ -14,6 +15,8 @@ from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options
 from dort_compare.backends.partition import Boxed
+from dort_compare.cache import Store
+from dort_compare.cache.folder import default_folder
 from dort_compare.dump import DumpWriter
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
@@ -28,6 +31,7 @@ def onnxrt(
     chosen = replace(chosen, rewrites=chosen.rewrites is not False)
     dump = DumpWriter.in_folder(chosen.dump, chosen.dump_prefix) if chosen.dump else None
 
+    store = _store(chosen)
     numbers = itertools.count()
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
@@ -37,6 +41,13 @@ def onnxrt(
                 dump.add_graph(program.model, piece, phase, compile_id())
             return program.boxed()
 
-        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep)[0]
+        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store)[0]
 
     return aot_backend(compile_graph, chosen, [])(graph_module, example_inputs)
+
+
+def _store(options: Options) -> Store | None:
+    """Where models are kept for other processes; nowhere while they are dumped, for a dump shows the lowering."""
+    if options.cache is False or options.dump:
+        return None
+    return Store(options.cache.absolute() if isinstance(options.cache, Path) else default_folder())

@@ -30,6 +30,9 @@ class Options:
         backend that only runs.
     freeze: parameters and buffers become constants of the session in graphs without gradients, folded and prepacked;
         a changed one is noticed, unless it is written through ``tensor.data``.
+    cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other processes,
+        or the folder for them; None, True: in the user's cache folder, or where the environment variable
+        DORT_COMPARE_CACHE_DIR says.
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
     fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
@@ -41,6 +44,7 @@ class Options:
     session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
     rewrites: bool | None = None
     freeze: bool = False
+    cache: bool | Path | None = None
     dump: Path | None = None
     dump_prefix: str = "model"
     max_runs: int = 1
@@ -58,6 +62,8 @@ class Options:
             given["providers"] = (providers,) if isinstance(providers, str) else tuple(providers)
         if given.get("dump") is not None:
             given["dump"] = Path(given["dump"])
+        if given.get("cache") and isinstance(given["cache"], str):
+            given["cache"] = Path(given["cache"])
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -65,6 +71,8 @@ class Options:
             raise UsageError(f"unknown exporter {self.exporter!r}; choose from {', '.join(EXPORTERS)}")
         if not isinstance(self.max_runs, int) or self.max_runs < 0:
             raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
+        if not isinstance(self.cache, (bool, Path, type(None))):
+            raise UsageError(f"cache is {self.cache!r}; give True, False or a folder")
         if not self.dump_prefix or Path(self.dump_prefix).name != self.dump_prefix:
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
         if self.freeze and isinstance(self.session_options, ort.SessionOptions):

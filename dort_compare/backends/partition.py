@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from dort_compare.backends.aot import lower_with, make_program, still_inputs
+from dort_compare.backends.aot import still_inputs
+from dort_compare.backends.building import Building
+from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
-from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.cache import Store
+from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import call_of, reason_of, survey
 from dort_compare.provenance import Phase
@@ -23,39 +26,43 @@ from dort_compare.runtime.kernels import missing_kernels
 from dort_compare.signature import Signature
 
 Boxed = Callable[[list[Any]], Any]
-Build = Callable[[fx.GraphModule], tuple[Lowered, Program]]
 Keep = Callable[[fx.GraphModule, Lowered, Program], Boxed]
 """What a backend does with a piece that runs in ONNX Runtime; it returns the boxed callable to run."""
 
 
 def compile_graph(
-    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase, keep: Keep
+    options: Options,
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    phase: Phase,
+    keep: Keep,
+    store: Store | None = None,
 ) -> tuple[Boxed, Sequence[Fallback]]:
     """The boxed callable for one AOTAutograd graph, and which of its nodes fall back to eager torch.
 
     The graph is lowered whole; only where that fails is it cut, and each piece that runs in ONNX Runtime given to
-    ``keep`` like a whole graph.
+    ``keep`` like a whole graph. What ``store`` holds is not lowered again.
 
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
     that is not there (RuntimeUnavailableError) is raised in any case.
     """
-
     still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
-
-    def build(piece: fx.GraphModule) -> tuple[Lowered, Program]:
-        lowered = lower_with(options, piece, phase)
-        return lowered, make_program(options, lowered, example_inputs, still)
-
-    try:
-        built = build(graph_module)
-    except (RuntimeUnavailableError, UsageError):
-        raise
-    except Exception as problem:
-        if not options.fallback:
+    given = options, example_inputs, phase, still
+    build = Building(*given) if store is None else Cached(*given, store)
+    reasons = dict(build.refused(graph_module)) if options.fallback else {}
+    if not reasons:
+        try:
+            built = build(graph_module)
+        except (RuntimeUnavailableError, UsageError):
             raise
-        reasons = _reasons(options, graph_module, example_inputs, phase, problem)
-    else:
-        return keep(graph_module, *built), ()
+        except Exception as problem:
+            if not options.fallback:
+                raise
+            reasons = _reasons(options, graph_module, example_inputs, phase, problem)
+            if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
+                build.refuse(graph_module, reasons)
+        else:
+            return keep(graph_module, *built), ()
     split = split_graph(graph_module, reasons)
     reasons |= _compile_pieces(split, build, keep)
     nodes = {node.name: node for node in graph_module.graph.nodes}
@@ -113,7 +120,7 @@ class _Piece(nn.Module):
         return self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
 
 
-def _compile_pieces(split: fx.GraphModule, build: Build, keep: Keep) -> dict[str, str]:
+def _compile_pieces(split: fx.GraphModule, build: Building, keep: Keep) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for node in list(split.graph.nodes):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from dort_compare.cli.bisect import bisect
+from dort_compare.cli.cache import cache
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
 from dort_compare.cli.llama import llama
@@ -25,6 +26,7 @@ def commands() -> None:
 
 
 commands.add_command(bisect)
+commands.add_command(cache)
 commands.add_command(check)
 commands.add_command(diff)
 commands.add_command(llama)

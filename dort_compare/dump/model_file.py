@@ -44,7 +44,7 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
         model = onnx.load(path, load_external_data=False)
         if not model.opset_import:
             raise ValueError("it is no ONNX model")
-        for tensor in _tensors(model):
+        for tensor in tensors_in(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as problem:
@@ -65,7 +65,7 @@ def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
     del tensor.external_data[:]
 
 
-def _tensors(owner: Message) -> Iterator[onnx.TensorProto]:
+def tensors_in(owner: Message) -> Iterator[onnx.TensorProto]:
     """Every tensor, wherever it stands: in graphs within nodes, functions, sparse constants."""
     for field, value in owner.ListFields():
         if field.message_type is None:
@@ -74,4 +74,4 @@ def _tensors(owner: Message) -> Iterator[onnx.TensorProto]:
             if isinstance(each, onnx.TensorProto):
                 yield each
             else:
-                yield from _tensors(each)
+                yield from tensors_in(each)

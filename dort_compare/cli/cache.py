@@ -1,0 +1,61 @@
+"""``dort-compare cache``: the graphs that are kept on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from dort_compare.cache import folder as kept
+from dort_compare.cache.entry import DamagedEntryError, Entry
+from dort_compare.errors import UsageError
+from dort_compare.report.tables import new_table, rendered
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--clear", is_flag=True, help="Remove them.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=None, help="Where they are kept.  [default: the user's cache]"
+)
+def cache(*, clear: bool, folder: Path | None) -> None:
+    """Shows or removes the compiled graphs on disk.
+
+    They are those of torch.compile(model, backend="dort"), for other processes.
+    """
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; name the one that was given as the option cache")
+    where = folder or kept.default_folder()
+    try:
+        found = kept.clear(where) if clear else kept.entries(where)
+        text = f"removed {_sum(found)} from {where}" if clear else _listed(where, found)
+    except OSError as problem:
+        raise UsageError(f"{where}: {problem.strerror}; name another folder with --folder") from None
+    click.echo(text)
+
+
+def _listed(where: Path, found: Sequence[kept.File]) -> str:
+    head = f"{where}: {_sum(found)}"
+    if not found:
+        return head
+    table = new_table("last used", "phase", "nodes", "in torch", "bytes", "key")
+    for file in found:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
+        table.add_row(used, *_about(file.path), str(file.size), file.path.name[:12])
+    return f"{head}\n\n{rendered(table)}"
+
+
+def _about(path: Path) -> tuple[str, str, str]:
+    try:
+        entry = Entry.described(path)
+    except DamagedEntryError:
+        return "unreadable", "", ""
+    except FileNotFoundError:
+        return "removed", "", ""  # by another process, just now
+    return entry.phase, str(entry.nodes), str(len(entry.refused))
+
+
+def _sum(files: Sequence[kept.File]) -> str:
+    size = sum(file.size for file in files)
+    return f"{len(files)} graph{'' if len(files) == 1 else 's'}, {size / 2**20:.1f} MiB"
