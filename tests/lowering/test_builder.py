@@ -64,18 +64,22 @@ def test_attributes_have_the_types_of_the_schema(op: Builder) -> None:
 
 
 def test_dtypes_and_shapes_are_inferred_of_all_that_they_depend_on(op: Builder) -> None:
-    x, y = value("x", FLOAT, 2, 6), value("y", HALF, "n", 6)
+    x, y, half = value("x", FLOAT, 2, 6), value("y", HALF, "n", 6), value("half", HALF, 2, 6)
+    scale = value("scale", FLOAT, 6)
     results = [
         (op.Reshape(x, [3, 4]), FLOAT, [3, 4]),
         (op.Reshape(x, [4, 3]), FLOAT, [4, 3]),
         (op.Reshape(x, [2, 2, 3]), FLOAT, [2, 2, 3]),
         (op.Transpose(x, perm=[0, 1]), FLOAT, [2, 6]),
         (op.Transpose(x, perm=[1, 0]), FLOAT, [6, 2]),
+        (op.Transpose(half, perm=[1, 0]), HALF, [6, 2]),
         (op.Transpose(y, perm=[1, 0]), HALF, [6, "n"]),
         (op.Cast(y, to=FLOAT), FLOAT, ["n", 6]),
         (op.Cast(y, to=INT64), INT64, ["n", 6]),
         (op.Split(x, axis=1, num_outputs=2, _outputs=2)[1], FLOAT, [2, 3]),
         (op.Split(x, axis=1, num_outputs=3, _outputs=3)[1], FLOAT, [2, 2]),
+        (op.LayerNormalization(x, scale), FLOAT, [2, 6]),
+        (op.LayerNormalization(x, scale, _outputs=3)[1], FLOAT, [2, 1]),
         (op.Shape(x), INT64, [2]),
         (op.Shape(value("z", FLOAT)), INT64, [0]),
     ]
