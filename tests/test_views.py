@@ -69,10 +69,13 @@ def test_a_view_whose_sizes_are_its_own(graph: Graph) -> None:
     check(flat, "x", x=x.meta["val"] + 100)
 
 
-def test_a_step_that_reads_its_operand_twice(graph: Graph) -> None:
-    view = view_of(graph.call(operator.mul, *[graph.input("n", 2)] * 2))
-    assert view is not None
-    assert view.make(3) == 9
+def test_steps_that_read_more_than_the_step_before(graph: Graph) -> None:
+    n = graph.input("n", 2)
+    more = graph.call(operator.add, n, 1)
+    squared, product = view_of(graph.call(operator.mul, n, n)), view_of(graph.call(operator.mul, more, n))
+    assert squared is not None
+    assert product is not None
+    assert (squared.make(3), product.make(3)) == (9, 12)
 
 
 def test_an_input_and_a_computed_value_are_no_views(graph: Graph) -> None:
