@@ -4,9 +4,10 @@
 
 The graphs are the forward and backward graphs of a Llama model of so many layers, as torch.compile hands them over.
 *Lower* is the lowering with its check, *rewrite* the rewrites of the fast backend, *session* the session of ONNX
-Runtime with the serialization before it; each is time of the processor over the calls in the FX graphs. *Growth* is the
-time of a node, all stages, over that in the line above. ``torch.onnx.export`` exports the forward pass alone, all of it
-timed, over the calls in its graph.
+Runtime with the serialization before it; each is time of the processor over the calls in the FX graphs, the least of
+three compilations, for pauses of the garbage collector fall on any. *Growth* is the time of a node, all stages, over
+that in the line above. ``torch.onnx.export`` exports the forward pass alone, all of it timed, over the calls in its
+graph.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ STAGES: dict[str, tuple[ModuleType, str]] = {
     "session": (program, "make_session"),
 }
 BATCH, SEQ = 1, 16
+COMPILATIONS = 3
 
 
 @contextlib.contextmanager
@@ -64,6 +66,12 @@ def timed() -> Iterator[dict[str, float]]:
 
 
 def ours(layers: int) -> tuple[int, dict[str, float]]:
+    """The calls in all graphs, and seconds by stage, the least of several compilations."""
+    compilations = [compiled(layers) for _ in range(COMPILATIONS)]
+    return compilations[0][0], {stage: min(times[stage] for _, times in compilations) for stage in STAGES}
+
+
+def compiled(layers: int) -> tuple[int, dict[str, float]]:
     """The calls in all graphs, and seconds by stage."""
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=SEQ)
     backend = DebugBackend(rewrites=True)
@@ -109,12 +117,12 @@ COLUMNS = [
 def main() -> None:
     """Measures every depth, after one that warms up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", nargs="+", type=int, default=[1, 4, 16, 64])
+    parser.add_argument("--layers", nargs="+", type=int, default=[1, 4, 16, 48])
     parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    ours(1), torch_export(1)
+    compiled(1), torch_export(1)
     versions = ("torch", "onnxscript", "onnxruntime-gpu")
     show(page("What the lowering costs", __doc__ or "", versions, COLUMNS, rows(options.layers)), options.write)
 

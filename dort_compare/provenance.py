@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter
@@ -90,14 +91,23 @@ def module_path(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
-    path = str(list(stack.values())[-1][0])
+    return _plain_path(str(list(stack.values())[-1][0]))
+
+
+@functools.lru_cache
+def _plain_path(path: str) -> str:
     path = _MODULES_ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), _ROOT_MODULE.sub("", path))
     return path.strip(".")
 
 
 def source_line(node: fx.Node) -> str:
     """ "file:line" of the innermost frame outside torch, or of the innermost frame where all are torch's own."""
-    frames = [(m["file"], m["line"]) for m in _FRAME.finditer(node.meta.get("stack_trace") or "")]
+    return _innermost_line(node.meta.get("stack_trace") or "")
+
+
+@functools.lru_cache
+def _innermost_line(stack_trace: str) -> str:
+    frames = [(m["file"], m["line"]) for m in _FRAME.finditer(stack_trace)]
     if not frames:
         return ""
     own = [frame for frame in frames if not frame[0].startswith(_TORCH)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +34,37 @@ def view_of(node: fx.Node) -> View | None:
     computed = [source for source in sources if source.op != "placeholder"]
     if not steps or len(computed) > 1 or not all(isinstance(base.meta.get("val"), torch.Tensor) for base in computed):
         return None
+    make = _one_after_another(sources, sorted(steps)) or _compiled(sources, sorted(steps), node)
+    return View(tuple(source.name for source in sources), computed[0] if computed else None, make)
+
+
+def _one_after_another(sources: Sequence[fx.Node], steps: Sequence[fx.Node]) -> Callable[..., Any] | None:
+    """The steps, if each takes what the one before it made and no other value; that spares most views a compilation."""
+    if len(sources) != 1:
+        return None
+    before, calls = sources[0], []
+    for step in steps:
+        others = (*step.args[1:], *step.kwargs.values())
+        if step.args[:1] != (before,) or step.all_input_nodes != [before] or before in others:
+            return None
+        calls.append((step.target, step.args[1:], step.kwargs))
+        before = step
+
+    def make(value: Any) -> Any:
+        for function, arguments, named in calls:
+            value = function(value, *arguments, **named)  # type: ignore[operator]
+        return value
+
+    return make
+
+
+def _compiled(sources: Sequence[fx.Node], steps: Sequence[fx.Node], result: fx.Node) -> Callable[..., Any]:
     graph = fx.Graph()
     copies = {source: graph.placeholder(source.name) for source in sources}
-    for step in sorted(steps):
+    for step in steps:
         copies[step] = graph.node_copy(step, copies.__getitem__)
-    graph.output(copies[node])
-    module = fx.GraphModule(torch.nn.Module(), graph)
-    return View(tuple(source.name for source in sources), computed[0] if computed else None, module.forward)
+    graph.output(copies[result])
+    return fx.GraphModule(torch.nn.Module(), graph).forward
 
 
 def _history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
-from onnxscript import BuilderBase, BuilderFeature
 from torch import fx
 
-from dort_compare.errors import LoweringError, UnsupportedGraphError
+from dort_compare.errors import UnsupportedGraphError
+from dort_compare.lowering.inference import Inference
+from dort_compare.lowering.operators import Operator
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
 from dort_compare.scalars import is_number
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
 
-_INFERENCE_ERROR = "pkg.onnxscript.shape_inference_error"
 
-
-class Builder(BuilderBase):
+class Builder:
     """Appends nodes to one ONNX graph. Names and metadata come from the FX node that is being lowered.
 
     Any attribute in CamelCase is an ONNX operator of the target opset: inputs first, attributes by keyword, Python
@@ -32,7 +31,6 @@ class Builder(BuilderBase):
     """
 
     def __init__(self, graph: ir.Graph) -> None:
-        super().__init__(features=BuilderFeature.SCHEMA_AWARE | BuilderFeature.INFER_SHAPES)
         self.graph = graph
         self._writes_to = graph
         self.opset = graph.opset_imports[""]
@@ -40,6 +38,7 @@ class Builder(BuilderBase):
         self._node_names = NameAuthority()
         self._made: set[ir.Value] = set()
         self._constants: dict[tuple[object, ...], ir.Value] = {}
+        self._infer = Inference()
         self._node: fx.Node
         self._metadata: dict[str, str] = {}
 
@@ -77,9 +76,33 @@ class Builder(BuilderBase):
         def write(*inputs: Any, _outputs: int = 1, **attributes: Any) -> Any:
             if op_type.startswith("Reduce"):
                 inputs = _with_axes_from_front(*inputs)
-            return self.call_op(op_type, inputs, attributes, version=self.opset, outputs=_outputs)
+            return self._write(op_type, inputs, attributes, _outputs)
 
         return write
+
+    def _write(self, op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int) -> Any:
+        """Appends a node; the value that it computes, or the tuple of them where they are several."""
+        operator = Operator.of(op_type, self.opset)
+        node = ir.Node(
+            "",
+            op_type,
+            [self._operand(x, dtype) for x, dtype in zip(inputs, operator.dtypes(inputs), strict=True)],
+            operator.attributes_of(attributes),
+            outputs=[ir.Value(name=self.new_name(op_type)) for _ in range(outputs)],
+            version=self.opset,
+            name=self._node_names.mint(self._node.name, op_type),
+        )
+        self._writes_to.append(node)
+        self._made.update(node.outputs)
+        self._infer(node, operator.schema)
+        node.metadata_props.update(self._metadata)
+        return node.outputs[0] if outputs == 1 else node.outputs
+
+    def _operand(self, x: Any, dtype: ir.DataType | None) -> ir.Value | None:
+        """``x`` as an input: numbers become a constant, of ``dtype`` or of the dtype that torch gives them."""
+        if x is None or isinstance(x, ir.Value):
+            return x
+        return self._constant(torch.tensor(x, dtype=to_torch_dtype(dtype) if dtype else None))
 
     # What torch computed for the node that is being lowered.
 
@@ -146,42 +169,10 @@ class Builder(BuilderBase):
         rank = len(shape_of(value))
         return self.Squeeze(self.Shape(value, start=dim % rank, end=dim % rank + 1), [0])
 
-    # The hooks of onnxscript's builder.
-
-    def _add_node(self, node: ir.Node) -> None:
-        self._writes_to.append(node)
-
-    def _add_initializer(self, value: ir.Value) -> None:
-        self.graph.register_initializer(value)
-
-    def _record_opset(self, domain: str, version: int | None) -> None:
-        """The graph imports its one opset from the start."""
-
-    def _generate_node_name(self, op_type: str) -> str:
-        return self._node_names.mint(self._node.name, op_type)
-
-    def _adapt_outputs(self, outputs: int | Sequence[str | ir.Value], op_type: str) -> Sequence[ir.Value]:
-        assert isinstance(outputs, int)
-        values = [ir.Value(name=self.new_name(op_type)) for _ in range(outputs)]
-        self._made.update(values)
-        return values
-
-    def _annotate_node(self, node: ir.Node) -> None:
-        node.metadata_props.update(self._metadata)
-
-    def _promote_constant(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
-        return self._constant(torch.tensor(value, dtype=to_torch_dtype(dtype) if dtype else None))
-
-    def _infer_shapes(self, node: ir.Node) -> None:
-        if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
-            return  # whoever wrote the nested graph knows what comes out of it
-        super()._infer_shapes(node)
-        problem = node.metadata_props.pop(_INFERENCE_ERROR, None)
-        if problem is not None:
-            raise LoweringError(f"ONNX node {node.name} ({node.op_type}) is not legal: {problem.splitlines()[0]}")
+    # What the graph holds.
 
     def _constant(self, tensor: torch.Tensor) -> ir.Value:
-        key = (tensor.dtype, tuple(tensor.shape), tuple(tensor.reshape(-1).view(torch.uint8).tolist()))
+        key = (tensor.dtype, tensor.shape, tensor.reshape(-1).view(torch.uint8).numpy(force=True).tobytes())
         if key not in self._constants:
             name = self._value_names.mint("const", str(tensor.dtype).removeprefix("torch."))
             self._constants[key] = self.initializer_of(tensor, name)
@@ -189,7 +180,10 @@ class Builder(BuilderBase):
 
     def initializer_of(self, tensor: torch.Tensor, name: str) -> ir.Value:
         """A tensor that the graph holds, under ``name``."""
-        return self.initializer(TorchTensor(tensor.detach().contiguous(), name=name), name)
+        held = TorchTensor(tensor.detach().contiguous(), name=name)
+        value = ir.Value(name=name, type=ir.TensorType(held.dtype), shape=ir.Shape(tensor.shape), const_value=held)
+        self.graph.register_initializer(value)
+        return value
 
 
 def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
