@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from dort_compare.backends.aot import lower_with, make_program, still_inputs
+from dort_compare.backends.aot import compile_id, lower_with, make_program, still_inputs
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.log import Compilation, compiling
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import call_of, reason_of, survey
 from dort_compare.provenance import Phase
@@ -39,12 +41,29 @@ def compile_graph(
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
     that is not there (RuntimeUnavailableError) is raised in any case.
     """
+    with compiling(options.verbose, graph_module, phase, compile_id()) as told:
+        return _compiled(options, graph_module, example_inputs, phase, keep, told)
 
+
+def _compiled(
+    options: Options,
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    phase: Phase,
+    keep: Keep,
+    told: Compilation,
+) -> tuple[Boxed, Sequence[Fallback]]:
     still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
 
     def build(piece: fx.GraphModule) -> tuple[Lowered, Program]:
-        lowered = lower_with(options, piece, phase)
-        return lowered, make_program(options, lowered, example_inputs, still)
+        with told.stages("lower"):
+            lowered = lower_with(options, piece, phase)
+        return lowered, make_program(options, lowered, example_inputs, still, told.stages)
+
+    def kept(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
+        told.models.append(program.model)
+        with told.stages("dump") if options.dump else nullcontext():
+            return keep(piece, lowered, program)
 
     try:
         built = build(graph_module)
@@ -53,11 +72,13 @@ def compile_graph(
     except Exception as problem:
         if not options.fallback:
             raise
-        reasons = _reasons(options, graph_module, example_inputs, phase, problem)
+        with told.stages("cut"):
+            reasons = _reasons(options, graph_module, example_inputs, phase, problem)
+            split = split_graph(graph_module, reasons)
     else:
-        return keep(graph_module, *built), ()
-    split = split_graph(graph_module, reasons)
-    reasons |= _compile_pieces(split, build, keep)
+        return kept(graph_module, *built), ()
+    reasons |= _compile_pieces(split, build, kept)
+    told.in_torch = reasons
     nodes = {node.name: node for node in graph_module.graph.nodes}
     fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
     if fallbacks:

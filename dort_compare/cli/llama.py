@@ -15,6 +15,7 @@ from dort_compare.backends.options import EXPORTERS, Options
 from dort_compare.cli.walk import Settings, walk
 from dort_compare.dump import staged
 from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.log import MOST_VERBOSE
 from dort_compare.models import PARTS, SOURCES
 from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
@@ -74,6 +75,13 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
     default=None,
     help="Search for the few nodes to keep in float32; ERROR is a relative one to reach.  [default: the noise floor]",
     metavar="[ERROR]",
+)
+@click.option(
+    "--verbose",
+    type=click.IntRange(0, MOST_VERBOSE),
+    default=0,
+    show_default=True,
+    help="The log of the debug backend on stderr: 1 its stages, 2 modules too, 3 operators too.",
 )
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
