@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.errors import RuntimeUnavailableError, UsageError
-from dort_compare.log import Compilation, compiling
+from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import call_of, reason_of, survey
 from dort_compare.provenance import Phase
@@ -26,8 +27,17 @@ from dort_compare.signature import Signature
 
 Boxed = Callable[[list[Any]], Any]
 Build = Callable[[fx.GraphModule], tuple[Lowered, Program]]
-Keep = Callable[[fx.GraphModule, Lowered, Program], Boxed]
-"""What a backend does with a piece that runs in ONNX Runtime; it returns the boxed callable to run."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a backend makes of a piece that runs in ONNX Runtime: the boxed callable to run, and its name in the dump."""
+
+    boxed: Boxed
+    dumped: str | None = None
+
+
+Keep = Callable[[fx.GraphModule, Lowered, Program], Kept]
 
 
 def compile_graph(
@@ -61,9 +71,10 @@ def _compiled(
         return lowered, make_program(options, lowered, example_inputs, still, told.stages)
 
     def kept(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
-        told.models.append(program.model)
         with told.stages("dump") if options.dump else nullcontext():
-            return keep(piece, lowered, program)
+            made = keep(piece, lowered, program)
+        told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
+        return made.boxed
 
     try:
         built = build(graph_module)
@@ -134,7 +145,7 @@ class _Piece(nn.Module):
         return self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
 
 
-def _compile_pieces(split: fx.GraphModule, build: Build, keep: Keep) -> dict[str, str]:
+def _compile_pieces(split: fx.GraphModule, build: Build, keep: Callable[..., Boxed]) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for node in list(split.graph.nodes):

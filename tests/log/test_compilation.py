@@ -32,6 +32,10 @@ def compile_linear(backend: Any) -> None:
     torch.compile(nn.Linear(4, 2).requires_grad_(False), backend=backend)(torch.ones(3, 4))
 
 
+def of_ours(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.name == "dort_compare.log"]
+
+
 def test_verbose_1_tells_what_is_compiled_and_how_long_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
     compile_linear(DebugBackend(verbose=1))
     lines = capfd.readouterr().err.splitlines()
@@ -90,7 +94,7 @@ def test_a_failure_ends_the_log_with_its_reason(caplog: pytest.LogCaptureFixture
     with pytest.raises(Exception, match="no lowering") as caught:
         torch.compile(torch.bernoulli, backend=DebugBackend(fallback=False))(torch.ones(3))
     assert isinstance(caught.value.inner_exception, MissingLoweringError)
-    *_, tree, end = [record.getMessage() for record in caplog.records if record.name == "dort_compare.log"]
+    *_, tree, end = [record.getMessage() for record in of_ours(caplog)]
     assert "aten.bernoulli.default(arg0_1: f32[3]) -> bernoulli: f32[3]" in tree
     assert end.startswith("inference graph 0/0: MissingLoweringError: no lowering for aten.bernoulli.default")
 
@@ -124,7 +128,7 @@ def test_threads_do_not_mix_their_logs(caplog: pytest.LogCaptureFixture) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    trees = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    trees = [record.getMessage() for record in of_ours(caplog) if record.levelno == logging.DEBUG]
     assert sorted({tree.count("source line unknown") for tree in trees}) == [1, 2, 3, 4]
     assert len(trees) == 200
     assert all(f"graph {tree.count('source line unknown') + 2}\n" in tree for tree in trees)
