@@ -35,7 +35,8 @@ _FILE = click.Path(path_type=Path)
     "--repeat", "repeats", default=1, type=_COUNT, show_default=True, help="How often each value is computed."
 )
 @click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
-def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
+@click.option("--model-explorer", type=_FILE, default=None, help="Folder for node data of Model Explorer.")
+def check(*, dump: Path, json_file: Path | None, model_explorer: Path | None, **given: Any) -> bool:
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
     if json_file is not None:
         check_writable(json_file)
@@ -45,4 +46,6 @@ def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
         click.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
     if json_file is not None:
         report.to_json(json_file)
+    if model_explorer is not None:
+        report.to_model_explorer(model_explorer)
     return report.verdict == "agree"

@@ -85,8 +85,18 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
+@click.option(
+    "--model-explorer", type=click.Path(path_type=Path), default=None, help="Folder for node data of Model Explorer."
+)
 def llama(
-    *, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, json_file: Path | None, **given: Any
+    *,
+    cuda: bool,
+    mixed: bool,
+    mixed_dtype: str,
+    dump: Path | None,
+    json_file: Path | None,
+    model_explorer: Path | None,
+    **given: Any,
 ) -> bool:
     """Compares a part of a Llama, run by ONNX Runtime, with eager PyTorch: outputs, gradients and every value."""
     if cuda and not torch.cuda.is_available():
@@ -102,6 +112,8 @@ def llama(
         report = walk(settings, folder, shown_as=dump, echo=click.echo)
     if json_file is not None:
         report.to_json(json_file)
+    if model_explorer is not None:
+        report.to_model_explorer(model_explorer)
     return report.verdict == "agree"
 
 
