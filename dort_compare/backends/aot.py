@@ -53,13 +53,17 @@ def aot_backend(
             fallbacks.extend(fall_back(options, graph_module, kind))
             return graph_module.forward
         # donated activations forbid retain_graph=True
-        patched = functorch_config.patch(donated_buffer=False)
-        with patched, _plain_recurrent_layers(), right_margin_loss(), tracing(options.verbose, graph_module, compile_id()) as told:
-            compile_part = told.around(compiler)
+        with (
+            functorch_config.patch(donated_buffer=False),
+            _plain_recurrent_layers(),
+            right_margin_loss(),
+            tracing(options.verbose, graph_module, compile_id()) as told,
+        ):
+            traced = told.around(compiler)
             backend = aot_autograd(
-                fw_compiler=functools.partial(compile_part, phase="forward"),
-                bw_compiler=functools.partial(compile_part, phase="backward"),
-                inference_compiler=functools.partial(compile_part, phase="inference"),
+                fw_compiler=functools.partial(traced, phase="forward"),
+                bw_compiler=functools.partial(traced, phase="backward"),
+                inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
                 partition_fn=min_cut_rematerialization_partition,
             )

@@ -35,7 +35,7 @@ class Options:
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
     fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
     verbose: how much of the log of a compilation goes to stderr: 0 nothing, 1 what is compiled and how long each stage
-        takes, 2 its modules too, 3 their operators too. The logger ``dort_compare.log`` has the same at INFO, 15, DEBUG.
+        takes, 2 its modules too, 3 their operators too. The logger ``dort_compare.log`` has it at INFO, 15 and DEBUG.
     """
 
     exporter: Exporter = "native"

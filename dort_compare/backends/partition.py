@@ -31,7 +31,7 @@ Build = Callable[[fx.GraphModule], tuple[Lowered, Program]]
 
 @dataclass(frozen=True)
 class Kept:
-    """What a backend makes of a piece that runs in ONNX Runtime: the boxed callable to run, and its name in the dump."""
+    """What a backend makes of a piece that runs in ONNX Runtime: the boxed callable to run, its name in the dump."""
 
     boxed: Boxed
     dumped: str | None = None

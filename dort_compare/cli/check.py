@@ -9,6 +9,7 @@ import click
 
 from dort_compare.dump import graphs_in
 from dort_compare.offline import check as check_dump
+from dort_compare.report.model_explorer import check_folder
 from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
 
@@ -40,6 +41,8 @@ def check(*, dump: Path, json_file: Path | None, model_explorer: Path | None, **
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
     if json_file is not None:
         check_writable(json_file)
+    if model_explorer is not None:
+        check_folder(model_explorer)
     report = check_dump(dump, **given)
     click.echo(str(report))
     if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from dort_compare.dump import staged
 from dort_compare.errors import RuntimeUnavailableError, UsageError
 from dort_compare.log import MOST_VERBOSE
 from dort_compare.models import PARTS, SOURCES
+from dort_compare.report.model_explorer import check_folder
 from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
 
@@ -103,8 +104,9 @@ def llama(
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
     if json_file is not None:
         check_writable(json_file)
-        if dump is not None and dump.absolute() in json_file.absolute().parents:
-            raise UsageError(f"--json {json_file} lies in the dump folder, which is replaced as a whole; put it beside")
+    if model_explorer is not None:
+        check_folder(model_explorer)
+    _check_beside(dump, {"--json": json_file, "--model-explorer": model_explorer})
     autocast = _DTYPES[mixed_dtype] if mixed else None
     given["opset"] = Options.of(exporter=given["exporter"], target_opset=given["opset"]).opset
     settings = Settings(device="cuda" if cuda else "cpu", autocast=autocast, **given)
@@ -115,6 +117,13 @@ def llama(
     if model_explorer is not None:
         report.to_model_explorer(model_explorer)
     return report.verdict == "agree"
+
+
+def _check_beside(dump: Path | None, written: Mapping[str, Path | None]) -> None:
+    """Refuses what would be written into the dump, by the option that names it."""
+    for option, path in written.items():
+        if dump and path and dump.absolute() in (path.absolute(), *path.absolute().parents):
+            raise UsageError(f"{option} {path} lies in the dump folder, which is replaced as a whole; put it beside")
 
 
 @contextmanager

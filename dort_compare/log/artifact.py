@@ -29,7 +29,7 @@ def record_of(told: Compilation) -> dict[str, Any]:
         "schema": SCHEMA,
         "phase": told.phase,
         "compile_id": told.compile_id,
-        "problem": told.failure() if told.problem else None,
+        "problem": told.problem,
         "operators": sum(node.op.startswith("call_") for node in nodes.values()),
         "inputs": sum(node.op == "placeholder" for node in nodes.values()),
         "stages_ms": {name: round(1000 * seconds, 3) for name, seconds in told.stages.seconds.items()},

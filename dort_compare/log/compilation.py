@@ -28,7 +28,7 @@ class Compilation:
     """One graph of AOTAutograd while it is compiled.
 
     Whoever compiles it runs its steps within ``stages``, adds what runs to ``pieces`` and gives the nodes that do not,
-    with the reason, as ``in_torch``. ``problem`` is why it failed.
+    with the reason, as ``in_torch``. ``problem`` says why it failed.
     """
 
     def __init__(self, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None) -> None:
@@ -39,7 +39,7 @@ class Compilation:
         self.stages = Stages()
         self.pieces: list[Piece] = []
         self.in_torch: Mapping[str, str] = {}
-        self.problem: BaseException | None = None
+        self.problem: str | None = None
         self._begun = time.perf_counter()
 
     def beginning(self) -> str:
@@ -54,15 +54,11 @@ class Compilation:
 
     def _outcome(self) -> str:
         if self.problem is not None:
-            return self.failure()
+            return self.problem
         made = f"{sum(len(piece.model.graph) for piece in self.pieces)} ONNX nodes"
         if not self.in_torch:
             return made
         return f"{made} in {len(self.pieces)} pieces, {len(self.in_torch)} operators in eager torch"
-
-    def failure(self) -> str:
-        """The type and the message of ``problem``, in one line."""
-        return f"{type(self.problem).__name__}: {' '.join(str(self.problem).split())}"
 
     def tree(self, *, operators: bool) -> str:
         """The modules of the graph, and with ``operators`` all that it computes."""

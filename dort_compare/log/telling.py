@@ -27,7 +27,7 @@ def compiling(
     try:
         yield told
     except BaseException as problem:
-        told.problem = problem
+        told.problem = f"{type(problem).__name__}: {' '.join(str(problem).split())}"  # not itself: it holds this frame
         raise
     finally:
         tell(listeners, [(OPERATORS, lambda: told.tree(operators=True)), (MODULES, lambda: told.tree(operators=False))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -61,14 +62,12 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
     """Writes ``graph_<n>_<phase>.<metric>.json`` for each graph and metric, and returns the paths.
 
     ``<n>`` is the number of the dumped model that the file is for. A node that has no finite number, such as one whose
-    value is not compared, is left out. Raises UsageError where the folder cannot be made, DumpError where a file cannot
-    be written.
+    value is not compared, is left out. Raises UsageError as ``check_folder`` does, DumpError where a file cannot be
+    written after all.
     """
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageError(f"cannot make the folder {folder}: {problem.strerror}; choose another one") from None
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     graphs: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in rows:
         graphs[row.graph, row.phase].append(row)
@@ -81,6 +80,13 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
             write_whole(path, functools.partial(Path.write_text, data=text), replace=True)
             written.append(path)
     return written
+
+
+def check_folder(folder: Path) -> None:
+    """Raises UsageError where files cannot be written into a folder, which need not be there; creates nothing."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
 
 
 def _results(rows: Iterable[Row], value: Callable[[Row], float | None]) -> dict[str, dict[str, float]]:

@@ -61,8 +61,24 @@ def test_older_files_are_replaced_and_a_file_is_no_folder(tmp_path: Path) -> Non
     paths = report(row(ONE + 1)).to_model_explorer(tmp_path)
     assert values_of(paths)["status"] == {"mul.Mul": 2}
     assert sorted(tmp_path.iterdir()) == sorted(paths)
-    with pytest.raises(UsageError, match="cannot make the folder"):
+    with pytest.raises(UsageError, match="no permission or no folder; choose another one"):
         report(row(ONE)).to_model_explorer(paths[0])
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    return int(stopped.value.code or 0)
+
+
+def test_the_commands_refuse_a_folder_before_they_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "file").touch()
+    for arguments in (["llama"], ["check", str(tmp_path)]):
+        assert command(*arguments, "--model-explorer", str(file / "data")) == 2
+        assert "cannot write into" in capsys.readouterr().err
+    inside = str(tmp_path / "dump" / "data")
+    assert command("llama", "--dump", str(tmp_path / "dump"), "--model-explorer", inside) == 2
+    assert "--model-explorer" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +87,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explored")
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     dort_compare.compare(model, (torch.randn(5, 4),), backward=True, dump=folder / "dump")
-    with pytest.raises(SystemExit) as stopped:
-        main(["check", str(folder / "dump"), "--model-explorer", str(folder / "data")])
-    assert not stopped.value.code
+    assert command("check", str(folder / "dump"), "--model-explorer", str(folder / "data")) == 0
     return folder
 
 
