@@ -34,7 +34,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILIN
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
-_MODULES_ITEM = re.compile(r"\._modules\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
+_ITEM = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,13 @@ def module_path(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
-    return _plain_path(str(list(stack.values())[-1][0]))
+    return dotted_path(str(list(stack.values())[-1][0]))
 
 
 @functools.lru_cache
-def _plain_path(path: str) -> str:
-    path = _MODULES_ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), _ROOT_MODULE.sub("", path))
+def dotted_path(source: str) -> str:
+    """Dynamo's name of a module, a parameter or an argument as ``named_modules`` and ``named_parameters`` have it."""
+    path = _ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), _ROOT_MODULE.sub("", source))
     return path.strip(".")
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
+from dort_compare.descriptors import saved_values
+
 Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
 
@@ -31,7 +33,7 @@ class TracedCall:
 def traced_calls(graph: fx.Graph) -> list[TracedCall]:
     """The calls that a forward or inference graph holds, in the order in which they begin."""
     found: dict[tuple[Level, ...], TracedCall] = {}
-    saved = _saved(graph)
+    saved = saved_values(graph)
     for node in graph.nodes:
         if node.op != "call_function":
             continue
@@ -98,20 +100,6 @@ def _is_gradient(node: fx.Node) -> bool:
 def is_backward(node: fx.Node) -> bool:
     """Whether autograd made the node, and not the forward pass that a backward graph repeats in part."""
     return node.op == "call_function" and node.meta.get("partitioner_tag") == "is_backward"
-
-
-def _saved(graph: fx.Graph) -> set[fx.Node]:
-    """What the graph returns for its backward graph alone."""
-    output = graph.output_node()
-    results = output.args[0]
-    assert isinstance(results, (tuple, list))
-    purposes = output.meta.get("desc") or [None] * len(results)
-    saved: set[fx.Node] = set()
-    returned: set[fx.Node] = set()
-    for result, purpose in zip(results, purposes, strict=True):
-        if isinstance(result, fx.Node):
-            (saved if type(purpose).__name__.startswith("SavedForBackwards") else returned).add(result)
-    return saved - returned
 
 
 def _stack(node: fx.Node, key: str = "nn_module_stack") -> tuple[Level, ...]:

@@ -16,6 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 
 from dort_compare import provenance
+from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.margin_loss import right_margin_loss
@@ -23,6 +24,7 @@ from dort_compare.lowering.torch_export import export_with_torch
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
+from dort_compare.stages import Stages
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.subclass import fall_back, foreign_subclass
@@ -44,20 +46,27 @@ def aot_backend(
     What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. The partitioner is the one
     that honours activation checkpointing; inductor and aot_eager use it too.
     """
-    backend = aot_autograd(
-        fw_compiler=functools.partial(compiler, phase="forward"),
-        bw_compiler=functools.partial(compiler, phase="backward"),
-        inference_compiler=functools.partial(compiler, phase="inference"),
-        decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
-    )
+    table = decompositions()
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         if kind := foreign_subclass(example_inputs):
             fallbacks.extend(fall_back(options, graph_module, kind))
             return graph_module.forward
         # donated activations forbid retain_graph=True
-        with functorch_config.patch(donated_buffer=False), _plain_recurrent_layers(), right_margin_loss():
+        with (
+            functorch_config.patch(donated_buffer=False),
+            _plain_recurrent_layers(),
+            right_margin_loss(),
+            tracing(options.verbose, graph_module, compile_id()) as told,
+        ):
+            traced = told.around(compiler)
+            backend = aot_autograd(
+                fw_compiler=functools.partial(traced, phase="forward"),
+                bw_compiler=functools.partial(traced, phase="backward"),
+                inference_compiler=functools.partial(traced, phase="inference"),
+                decompositions=table,
+                partition_fn=min_cut_rematerialization_partition,
+            )
             return backend(graph_module, example_inputs)
 
     return compile_graph
@@ -109,13 +118,14 @@ def still_inputs(graph_module: fx.GraphModule) -> frozenset[str]:
 
 
 def make_program(
-    options: Options, lowered: Lowered, example_inputs: Sequence[Any], still: frozenset[str] = frozenset()
+    options: Options, lowered: Lowered, example_inputs: Sequence[Any], still: frozenset[str], stages: Stages
 ) -> Program:
     """The program of a lowered graph, on the providers that the options name or its inputs call for.
 
-    ``still`` names inputs that are to be constants.
+    ``still`` names inputs that are to be constants; ``stages`` is the clock.
     """
     devices = devices_of(example_inputs)
+    rewrites = bool(options.rewrites)
     return Program(
-        lowered.model, lowered.signature, options.session, devices, rewrites=bool(options.rewrites), still=still
+        lowered.model, lowered.signature, options.session, devices, rewrites=rewrites, still=still, stages=stages
     )

@@ -13,6 +13,7 @@ from dort_compare.backends.options import Options
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
+from dort_compare.stages import Stages
 
 Built = tuple[Lowered, Program]
 Reasons = Mapping[str, str]
@@ -21,21 +22,26 @@ Reasons = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Building:
-    """Makes the program of a graph. Raises what lowering and runtime raise. ``still`` names inputs that are constants."""
+    """Makes the program of a graph. Raises what lowering and runtime raise.
+
+    ``still`` names inputs that are constants; ``stages`` is the clock.
+    """
 
     options: Options
     example_inputs: Sequence[Any]
     phase: Phase
     still: frozenset[str]
+    stages: Stages
 
     def __call__(self, graph_module: fx.GraphModule) -> Built:
         return self.program_of(self.lowered(graph_module))
 
     def lowered(self, graph_module: fx.GraphModule) -> Lowered:
-        return lower_with(self.options, graph_module, self.phase)
+        with self.stages("lower"):
+            return lower_with(self.options, graph_module, self.phase)
 
     def program_of(self, lowered: Lowered) -> Built:
-        return lowered, make_program(self.options, lowered, self.example_inputs, self.still)
+        return lowered, make_program(self.options, lowered, self.example_inputs, self.still, self.stages)
 
     def refused(self, graph_module: fx.GraphModule) -> Reasons:
         """What a graph is known to be refused for: nothing, where that is not known."""

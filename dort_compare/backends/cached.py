@@ -89,11 +89,13 @@ class Cached(Building):
     @functools.cached_property
     def _ready(self) -> Building:
         """For models that are rewritten already."""
-        return Building(replace(self.options, rewrites=False), self.example_inputs, self.phase, self.still)
+        return Building(replace(self.options, rewrites=False), self.example_inputs, self.phase, self.still, self.stages)
 
     def _prepared(self, model: ir.Model) -> ir.Model:
-        model = with_kernels(model, self._providers())
-        return rewritten(model) if self.options.rewrites else model
+        with self.stages("kernels"):
+            model = with_kernels(model, self._providers())
+        with self.stages("rewrites"):
+            return rewritten(model) if self.options.rewrites else model
 
     def _providers(self) -> list[Provider]:
         return self.options.session.resolved_providers(devices_of(self.example_inputs))

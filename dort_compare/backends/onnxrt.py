@@ -14,7 +14,7 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options
-from dort_compare.backends.partition import Boxed
+from dort_compare.backends.partition import Boxed, Kept
 from dort_compare.cache import Store
 from dort_compare.cache.folder import default_folder
 from dort_compare.dump import DumpWriter
@@ -35,11 +35,10 @@ def onnxrt(
     numbers = itertools.count()
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
-        def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Boxed:
+        def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Kept:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
-            if dump:
-                dump.add_graph(program.model, piece, phase, compile_id())
-            return program.boxed()
+            added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
+            return Kept(program.boxed(), added)
 
         return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store)[0]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
+from dort_compare.log import MOST_VERBOSE
 from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset, serving
 
@@ -36,6 +37,8 @@ class Options:
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.
     fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
+    verbose: how much of the log of a compilation goes to stderr: 0 nothing, 1 what is compiled and how long each stage
+        takes, 2 its modules too, 3 their operators too. The logger ``dort_compare.log`` has it at INFO, 15 and DEBUG.
     """
 
     exporter: Exporter = "native"
@@ -49,6 +52,7 @@ class Options:
     dump_prefix: str = "model"
     max_runs: int = 1
     fallback: bool = True
+    verbose: int = 0
 
     @classmethod
     def of(cls, **given: Any) -> Options:
@@ -73,6 +77,8 @@ class Options:
             raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
         if not isinstance(self.cache, (bool, Path, type(None))):
             raise UsageError(f"cache is {self.cache!r}; give True, False or a folder")
+        if not isinstance(self.verbose, int) or not 0 <= self.verbose <= MOST_VERBOSE:
+            raise UsageError(f"verbose is {self.verbose!r}; give 0 to {MOST_VERBOSE}")
         if not self.dump_prefix or Path(self.dump_prefix).name != self.dump_prefix:
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
         if self.freeze and isinstance(self.session_options, ort.SessionOptions):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from dort_compare.backends.aot import still_inputs
+from dort_compare.backends.aot import compile_id, still_inputs
 from dort_compare.backends.building import Building
 from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
@@ -17,6 +19,7 @@ from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.cache import Store
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
+from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import call_of, reason_of, survey
 from dort_compare.provenance import Phase
@@ -26,8 +29,17 @@ from dort_compare.runtime.kernels import missing_kernels
 from dort_compare.signature import Signature
 
 Boxed = Callable[[list[Any]], Any]
-Keep = Callable[[fx.GraphModule, Lowered, Program], Boxed]
-"""What a backend does with a piece that runs in ONNX Runtime; it returns the boxed callable to run."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a backend makes of a piece that runs in ONNX Runtime: the boxed callable to run, its name in the dump."""
+
+    boxed: Boxed
+    dumped: str | None = None
+
+
+Keep = Callable[[fx.GraphModule, Lowered, Program], Kept]
 
 
 def compile_graph(
@@ -46,9 +58,24 @@ def compile_graph(
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
     that is not there (RuntimeUnavailableError) is raised in any case.
     """
-    still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
-    given = options, example_inputs, phase, still
-    build = Building(*given) if store is None else Cached(*given, store)
+    with compiling(options.verbose, graph_module, phase, compile_id()) as told:
+        still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
+        given = options, example_inputs, phase, still, told.stages
+        build = Building(*given) if store is None else Cached(*given, store)
+        return _compiled(graph_module, build, keep, told)
+
+
+def _compiled(
+    graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation
+) -> tuple[Boxed, Sequence[Fallback]]:
+    options, phase = build.options, build.phase
+
+    def kept(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
+        with told.stages("dump") if options.dump else nullcontext():
+            made = keep(piece, lowered, program)
+        told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
+        return made.boxed
+
     reasons = dict(build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:
@@ -58,13 +85,16 @@ def compile_graph(
         except Exception as problem:
             if not options.fallback:
                 raise
-            reasons = _reasons(options, graph_module, example_inputs, phase, problem)
+            with told.stages("cut"):
+                reasons = _reasons(options, graph_module, build.example_inputs, phase, problem)
             if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
                 build.refuse(graph_module, reasons)
         else:
-            return keep(graph_module, *built), ()
-    split = split_graph(graph_module, reasons)
-    reasons |= _compile_pieces(split, build, keep)
+            return kept(graph_module, *built), ()
+    with told.stages("cut"):
+        split = split_graph(graph_module, reasons)
+    reasons |= _compile_pieces(split, build, kept)
+    told.in_torch = reasons
     nodes = {node.name: node for node in graph_module.graph.nodes}
     fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
     if fallbacks:
@@ -120,7 +150,7 @@ class _Piece(nn.Module):
         return self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
 
 
-def _compile_pieces(split: fx.GraphModule, build: Building, keep: Keep) -> dict[str, str]:
+def _compile_pieces(split: fx.GraphModule, build: Building, keep: Callable[..., Boxed]) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for node in list(split.graph.nodes):

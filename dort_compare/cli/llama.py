@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from dort_compare.backends.options import EXPORTERS, Options
 from dort_compare.cli.walk import Settings, walk
 from dort_compare.dump import staged
 from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.log import MOST_VERBOSE
 from dort_compare.models import PARTS, SOURCES
+from dort_compare.report.model_explorer import check_folder
 from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
 
@@ -75,18 +77,36 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
     help="Search for the few nodes to keep in float32; ERROR is a relative one to reach.  [default: the noise floor]",
     metavar="[ERROR]",
 )
+@click.option(
+    "--verbose",
+    type=click.IntRange(0, MOST_VERBOSE),
+    default=0,
+    show_default=True,
+    help="The log of the debug backend on stderr: 1 its stages, 2 modules too, 3 operators too.",
+)
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
+@click.option(
+    "--model-explorer", type=click.Path(path_type=Path), default=None, help="Folder for node data of Model Explorer."
+)
 def llama(
-    *, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, json_file: Path | None, **given: Any
+    *,
+    cuda: bool,
+    mixed: bool,
+    mixed_dtype: str,
+    dump: Path | None,
+    json_file: Path | None,
+    model_explorer: Path | None,
+    **given: Any,
 ) -> bool:
     """Compares a part of a Llama, run by ONNX Runtime, with eager PyTorch: outputs, gradients and every value."""
     if cuda and not torch.cuda.is_available():
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
     if json_file is not None:
         check_writable(json_file)
-        if dump is not None and dump.absolute() in json_file.absolute().parents:
-            raise UsageError(f"--json {json_file} lies in the dump folder, which is replaced as a whole; put it beside")
+    if model_explorer is not None:
+        check_folder(model_explorer)
+    _check_beside(dump, {"--json": json_file, "--model-explorer": model_explorer})
     autocast = _DTYPES[mixed_dtype] if mixed else None
     given["opset"] = Options.of(exporter=given["exporter"], target_opset=given["opset"]).opset
     settings = Settings(device="cuda" if cuda else "cpu", autocast=autocast, **given)
@@ -94,7 +114,16 @@ def llama(
         report = walk(settings, folder, shown_as=dump, echo=click.echo)
     if json_file is not None:
         report.to_json(json_file)
+    if model_explorer is not None:
+        report.to_model_explorer(model_explorer)
     return report.verdict == "agree"
+
+
+def _check_beside(dump: Path | None, written: Mapping[str, Path | None]) -> None:
+    """Refuses what would be written into the dump, by the option that names it."""
+    for option, path in written.items():
+        if dump and path and dump.absolute() in (path.absolute(), *path.absolute().parents):
+            raise UsageError(f"{option} {path} lies in the dump folder, which is replaced as a whole; put it beside")
 
 
 @contextmanager

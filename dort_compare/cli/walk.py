@@ -65,6 +65,7 @@ class Settings:
     memory: int
     repeat: int
     suggest_fp32: float | None = None
+    verbose: int = 0
 
     @property
     def mend(self) -> bool | float:
@@ -100,7 +101,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     for name, value in asdict(settings).items():
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
-    debug = DebugBackend(dump=folder, dump_prefix="debug", exporter=settings.exporter, **settings.options)
+    ours = {"exporter": settings.exporter, "verbose": settings.verbose, **settings.options}
+    debug = DebugBackend(dump=folder, dump_prefix="debug", **ours)
     effort = Effort(settings.memory, settings.repeat, settings.ortopt, settings.mend)
     comparison = compare_with(module, call, debug, settings.dynamic or None, effort)
     _title(echo, "eager")

@@ -1,4 +1,4 @@
-"""The result of a comparison, and its forms: text and JSON."""
+"""The result of a comparison, and its forms: text, JSON and colours for Model Explorer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
+from dort_compare.report.model_explorer import write_node_data
 
 SCHEMA = 1
 
@@ -85,6 +86,13 @@ class Report:
         text = json.dumps(self.as_json(), indent=1, allow_nan=False)
         check_writable(path)
         Path(path).write_text(text + "\n")
+
+    def to_model_explorer(self, folder: str | Path) -> list[Path]:
+        """Writes node data for Model Explorer, which colour a dumped model by its errors; returns the files.
+
+        Raises UsageError or DumpError where they cannot be written.
+        """
+        return write_node_data(self.rows, folder)
 
 
 def check_writable(path: str | Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import onnx_ir as ir
 import torch
@@ -18,6 +18,7 @@ from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import Session, make_session
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
+from dort_compare.stages import Stages
 
 _QUIET = SessionSettings(session_options={"log_severity_level": 4})
 
@@ -29,7 +30,7 @@ class Program:
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for. With
     ``rewrites`` it is rewritten before ONNX Runtime optimizes it; see ``dort_compare.rewrites``. ``still`` names inputs
-    that are constants of the session for as long as they do not change.
+    that are constants of the session for as long as they do not change. ``stages`` is a clock for what it takes.
     ``providers`` are the (name, options) pairs of the session.
     """
 
@@ -42,15 +43,20 @@ class Program:
         *,
         rewrites: bool = False,
         still: Collection[str] = (),
+        stages: Stages | None = None,
     ) -> None:
+        stages = stages or Stages()
         self.signature = signature
         self.providers = settings.resolved_providers(devices)
-        self.model = with_kernels(model, self.providers)
+        with stages("kernels"):
+            self.model = with_kernels(model, self.providers)
         self._outputs = Outputs(signature)
         self._inputs = [graph_input.name for graph_input in signature.inputs]
         self._devices = {name: output.device for name, output in signature.computed.items()}
-        runs = rewritten(self.model) if rewrites else self.model
-        self._session = make_session(runs, settings, self.providers) if self._devices else None
+        with stages("rewrites") if rewrites else nullcontext():
+            runs = rewritten(self.model) if rewrites else self.model
+        with stages("session"):
+            self._session = make_session(runs, settings, self.providers) if self._devices else None
         self._run: Run | None = None
         if self._session and still:  # that session has shown that the model runs: what does not falls back
             self._run = Frozen(self._inputs, still, functools.partial(self._with_constants, runs, settings))

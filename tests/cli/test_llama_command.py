@@ -37,8 +37,11 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str]
 
 def test_tells_its_steps_in_order_and_ends_with_the_verdict(capsys, tmp_path):
     file = tmp_path / "report.json"
-    status, out, _ = run(capsys, *SMALL, "--part", "model", "--backward", "1", "--json", str(file))
+    flags = ["--part", "model", "--backward", "1", "--verbose", "1", "--json", str(file)]
+    status, out, log = run(capsys, *SMALL, *flags)
     assert status == 0
+    graphs = ["dynamo", "forward", "forward", "dynamo", "backward", "backward"]  # of the debug backend alone
+    assert [line.split()[0] for line in log.splitlines()] == graphs
     positions = [out.index(step) for step in STEPS]
     assert positions == sorted(positions)
     assert out.strip().splitlines()[-1].startswith("agree: ")

@@ -1,0 +1,97 @@
+"""What a graph of AOTAutograd takes and returns, in the caller's words, read off torch's descriptors of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+from torch._functorch._aot_autograd import descriptors as aot
+
+from dort_compare.provenance import dotted_path
+
+_GIVEN = "dort_compare.given"
+
+
+@dataclass(frozen=True)
+class Role:
+    """What an input or output of a graph is to the caller.
+
+    ``kind`` of an input: "parameter", "buffer", "input"; of an output: "output", "gradient", "new value" (of what the
+    model writes in place), "saved" (for the backward graph). ``name`` is the caller's name of the input, or of the one
+    that the output belongs to; "" where there is none.
+    """
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}{' of' * (self.kind in _OF)} {self.name}" if self.name else self.kind
+
+
+_OF = ("gradient", "new value")
+
+
+def given_to(graph_module: fx.GraphModule) -> list[Role]:
+    """What a graph of dynamo takes, in order."""
+    return [_given(node) for node in graph_module.graph.nodes if node.op == "placeholder"]
+
+
+def _given(node: fx.Node) -> Role:
+    argument = node.meta.get("grapharg")
+    source = getattr(argument, "source", None)
+    if argument is None or source is None or not argument.is_tensor:
+        return Role("input")
+    name = source.name if isinstance(source.name, str) else source.name()
+    if "._parameters[" in name or isinstance(argument.example, nn.Parameter):
+        return Role("parameter", dotted_path(name))
+    return Role("buffer" if "._buffers[" in name else "input", dotted_path(name))
+
+
+def attach(graph_module: fx.GraphModule, given: Sequence[Role]) -> None:
+    """Lets a graph of AOTAutograd know what was given to the graph of dynamo that it was made from."""
+    for node in graph_module.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            node.meta[_GIVEN] = given
+
+
+def role_of(node: fx.Node) -> Role:
+    """What an input of a graph is; its name only where ``attach`` has told it."""
+    return _looked_up(node.meta.get("desc"), node.meta.get(_GIVEN, ()))
+
+
+def results(graph: fx.Graph) -> list[tuple[Any, Role]]:
+    """What a graph returns, in order: FX nodes and constants."""
+    output = graph.output_node()
+    returned = output.args[0]
+    returned = returned if isinstance(returned, (tuple, list)) else [returned]
+    described = output.meta.get("desc") or [None] * len(returned)
+    given = output.meta.get(_GIVEN, ())
+    return [(value, _result(each, given)) for value, each in zip(returned, described, strict=True)]
+
+
+def saved_values(graph: fx.Graph) -> set[fx.Node]:
+    """What the graph returns for its backward graph alone."""
+    saved: set[fx.Node] = set()
+    returned: set[fx.Node] = set()
+    for value, role in results(graph):
+        if isinstance(value, fx.Node):
+            (saved if role.kind == "saved" else returned).add(value)
+    return saved - returned
+
+
+def _looked_up(descriptor: Any, given: Sequence[Role]) -> Role:
+    if isinstance(descriptor, aot.PlainAOTInput) and descriptor.idx < len(given):
+        return given[descriptor.idx]
+    if isinstance(descriptor, aot.ParamAOTInput):
+        return Role("parameter", descriptor.target)
+    return Role("buffer", descriptor.target) if isinstance(descriptor, aot.BufferAOTInput) else Role("input")
+
+
+def _result(descriptor: Any, given: Sequence[Role]) -> Role:
+    if isinstance(descriptor, aot.GradAOTOutput):
+        return Role("gradient", _looked_up(descriptor.grad_of, given).name)
+    if isinstance(descriptor, aot.InputMutationAOTOutput):
+        return Role("new value", _looked_up(descriptor.mutated_input, given).name)
+    return Role("saved" if type(descriptor).__name__.startswith("SavedForBackwards") else "output")
