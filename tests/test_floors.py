@@ -11,7 +11,7 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"checks", "errors", "provenance", "scalars", "signature", "views", "models"},
+    {"checks", "errors", "plain", "provenance", "scalars", "signature", "views", "models"},
     {"rewrites"},
     {"lowering", "runtime", "dump"},
     {"backends", "trace"},

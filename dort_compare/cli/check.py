@@ -7,42 +7,27 @@ from typing import Any
 
 import click
 
-from dort_compare.dump import graphs_in
-from dort_compare.offline import check as check_dump
-from dort_compare.report.report import check_writable
-from dort_compare.trace.executions import MEMORY
-
-_COUNT = click.IntRange(min=1)
-_FILE = click.Path(path_type=Path)
+from dort_compare.cli import options
+from dort_compare.cli.output import Output, outputs
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("dump", type=_FILE)
-@click.option("--graph", default=None, help="Only this graph of the dump: its number, or its name.")
-@click.option("--model", type=_FILE, default=None, help="An ONNX file in the place of the graph's model.")
-@click.option(
-    "--engine", type=click.Choice(("ort", "reference")), default="ort", show_default=True, help="What runs the models."
-)
-@click.option("--provider", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="Where.")
-@click.option(
-    "--memory",
-    default=MEMORY,
-    type=_COUNT,
-    show_default=True,
-    help="MiB of torch's values that are compared at a time.",
-)
-@click.option(
-    "--repeat", "repeats", default=1, type=_COUNT, show_default=True, help="How often each value is computed."
-)
-@click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
-def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
+@click.command(context_settings=options.HELP, short_help="A dump against eager PyTorch.")
+@options.dump
+@options.graph
+@options.model
+@options.engine
+@options.provider("Where.")
+@options.memory
+@options.repeats
+@outputs
+def check(*, dump: Path, output: Output, **given: Any) -> bool:
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
-    if json_file is not None:
-        check_writable(json_file)
+    from dort_compare.dump import graphs_in
+    from dort_compare.offline import check as check_dump
+
+    output.check()
     report = check_dump(dump, **given)
-    click.echo(str(report))
+    agrees = output.tell(report, str(report))
     if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):
-        click.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
-    if json_file is not None:
-        report.to_json(json_file)
-    return report.verdict == "agree"
+        output.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
+    return agrees

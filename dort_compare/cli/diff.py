@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
-from dort_compare import onnx_diff
+from dort_compare.cli import options
 from dort_compare.errors import UsageError
-from dort_compare.report.report import check_writable
-from dort_compare.trace.graph_run import EngineName
 
-_FILE = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    import torch
+
+    from dort_compare.trace.graph_run import EngineName
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("first", metavar="A.onnx", type=_FILE)
-@click.argument("second", metavar="B.onnx", type=_FILE)
-@click.option("--inputs", "inputs_file", type=_FILE, default=None, help="Inputs by name.  [default: random ones]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of random inputs.")
+@click.command(context_settings=options.HELP, short_help="Two ONNX models against each other.")
+@click.argument("first", metavar="A.onnx", type=options.FILE)
+@click.argument("second", metavar="B.onnx", type=options.FILE)
 @click.option(
-    "--engine", type=click.Choice(["ort", "reference"]), default="ort", show_default=True, help="What runs them."
+    "--inputs", "inputs_file", type=options.FILE, default=None, help="Inputs by name.  [default: random ones]"
 )
-@click.option(
-    "--provider", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Of ONNX Runtime."
-)
-@click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
+@options.seed("Of random inputs.")
+@options.engine
+@options.provider("Of ONNX Runtime.")
+@options.json_file
 @click.option("--all", "everything", is_flag=True, help="Show every pair and every value without one.")
 def diff(
     first: Path,
@@ -42,6 +39,9 @@ def diff(
     everything: bool,
 ) -> bool:
     """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first."""
+    from dort_compare import onnx_diff
+    from dort_compare.report.report import check_writable
+
     if json_file is not None:
         check_writable(json_file)
     inputs = None if inputs_file is None else _read(inputs_file)
@@ -53,6 +53,9 @@ def diff(
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as problem:

@@ -12,8 +12,9 @@ from typing import Any
 from dort_compare.measure.diff_verdict import Cause, Findings
 from dort_compare.measure.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
+from dort_compare.plain import printable
 from dort_compare.report.report import check_writable
-from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
+from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 SCHEMA = 1
 _SHOWN = 5

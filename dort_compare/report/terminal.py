@@ -13,10 +13,11 @@ from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence
+from dort_compare.plain import printable
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, gradients_text, modules_table
 from dort_compare.report.report import Report
-from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
+from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 _FEW = 8
 
@@ -39,9 +40,14 @@ def verdict_line(report: Report) -> str:
 
 def cause_text(cause: Divergence) -> str:
     """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
-    place = " at ".join(part for part in (cause.module and f"in module {cause.module}", cause.source) if part)
+    return printable(f"{place_text(cause)}: {cause.reason}{_reach_text(cause.reach)}")
+
+
+def place_text(cause: Divergence) -> str:
+    """What departs, and where."""
     what = f"{cause.phase} {cause.fx_node}" + (f" ({cause.target})" if cause.target else "")
-    return printable(f"{what}{' ' + place if place else ''}: {cause.reason}{_reach_text(cause.reach)}")
+    module = f" in module {cause.module}" if cause.module else ""
+    return what + module + (f" at {cause.source}" if cause.source else "")
 
 
 def _reach_text(reach: Reach | None) -> str:

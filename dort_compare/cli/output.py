@@ -1,0 +1,95 @@
+"""Where a result goes: the terminal and files. ``outputs`` gives a command that makes a report all of these options."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dort_compare.cli.options import FILE
+from dort_compare.errors import UsageError
+
+if TYPE_CHECKING:
+    from dort_compare.report import Report
+
+FORMS = {"json": "Write all of it as JSON."}
+"""The options that name a file, with their help; ``Report.to_<option>`` writes it."""
+
+everything = click.option("--all", "everything", is_flag=True, help="Show every row, not only those that matter.")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was asked for: ``files`` by their forms, and how much is printed."""
+
+    files: Mapping[str, Path]
+    is_quiet: bool = False
+
+    def check(self, dump: Path | None = None) -> None:
+        """Raises UsageError, before any work, where a file cannot be written or lies in the ``dump`` that is made."""
+        from dort_compare.report.report import check_writable
+
+        for form, path in self.files.items():
+            check_writable(path)
+            if dump is not None and dump.absolute() in path.absolute().parents:
+                raise UsageError(
+                    f"--{form} {path} lies in the dump folder, which is replaced as a whole; put it beside"
+                )
+
+    def echo(self, text: str) -> None:
+        """Prints what is not the verdict."""
+        if not self.is_quiet:
+            click.echo(text)
+
+    def tell(self, report: Report, text: str) -> bool:
+        """Writes the files, then prints ``text``, or the verdict alone; returns whether all agrees."""
+        from dort_compare.report.terminal import verdict_line
+
+        for form, path in self.files.items():
+            getattr(report, f"to_{form}")(path)
+        click.echo(verdict_line(report) if self.is_quiet else text)
+        return report.verdict == "agree"
+
+
+def outputs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives ``command`` an ``output`` in the place of the options."""
+
+    @functools.wraps(command)
+    def with_output(*, quiet: bool, verbose: bool, **given: Any) -> Any:
+        files = {form: path for form in FORMS if (path := given.pop(f"{form}_file")) is not None}
+        with _logged(verbose):
+            return command(output=Output(files, quiet), **given)
+
+    options = [_file_option(form, text) for form, text in FORMS.items()]
+    options.append(click.option("--quiet", "-q", is_flag=True, help="Print the verdict alone, in one line."))
+    options.append(click.option("--verbose", "-v", is_flag=True, help="Log to stderr what is done."))
+    return functools.reduce(lambda made, option: option(made), reversed(options), with_output)
+
+
+def _file_option(form: str, text: str) -> Callable[..., Any]:
+    return click.option(f"--{form}", f"{form}_file", type=FILE, metavar="FILE", default=None, help=text)
+
+
+@contextmanager
+def _logged(verbose: bool) -> Iterator[None]:
+    """Within it the logger ``dort_compare`` tells all, if asked to."""
+    logger = logging.getLogger("dort_compare")
+    if not verbose:
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
