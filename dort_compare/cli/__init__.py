@@ -11,6 +11,7 @@ import click
 from dort_compare.cli.bisect import bisect
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
+from dort_compare.cli.doctor import doctor
 from dort_compare.cli.llama import llama
 from dort_compare.cli.options import HELP
 from dort_compare.cli.repro import repro
@@ -38,7 +39,7 @@ def commands() -> None:
     """
 
 
-for command in (bisect, check, diff, llama, repro, run):
+for command in (bisect, check, diff, doctor, llama, repro, run):
     commands.add_command(command)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dort_compare.cli import options
+from dort_compare.files import check_writable, write
 
 
 @click.command(context_settings=options.HELP, short_help="Which of ONNX Runtime's optimizers departs.")
@@ -21,7 +22,7 @@ def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
     """Finds the optimizers of ONNX Runtime that make the models of a dump depart from what they compute without."""
     from dort_compare.offline import bisected
     from dort_compare.report.bisection import bisection_text
-    from dort_compare.report.report import SCHEMA, check_writable
+    from dort_compare.report.report import SCHEMA
 
     if json_file is not None:
         check_writable(json_file)
@@ -31,5 +32,5 @@ def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
         click.echo(bisection_text(name, bisection))
     if json_file is not None:
         graphs = {name: bisection.to_json() for name, bisection in found.items()}
-        json_file.write_text(json.dumps({"schema": SCHEMA, "graphs": graphs}, indent=1, allow_nan=False) + "\n")
+        write(json_file, json.dumps({"schema": SCHEMA, "graphs": graphs}, indent=1, allow_nan=False) + "\n")
     return all(bisection.departure is None for bisection in found.values())

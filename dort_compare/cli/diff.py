@@ -9,6 +9,7 @@ import click
 
 from dort_compare.cli import options
 from dort_compare.errors import UsageError
+from dort_compare.files import check_writable
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,6 @@ def diff(
 ) -> bool:
     """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first."""
     from dort_compare import onnx_diff
-    from dort_compare.report.report import check_writable
 
     if json_file is not None:
         check_writable(json_file)

@@ -14,6 +14,7 @@ import click
 
 from dort_compare.cli.options import FILE
 from dort_compare.errors import UsageError
+from dort_compare.files import check_writable
 
 if TYPE_CHECKING:
     from dort_compare.report import Report
@@ -33,8 +34,6 @@ class Output:
 
     def check(self, dump: Path | None = None) -> None:
         """Raises UsageError, before any work, where a file cannot be written or lies in the ``dump`` that is made."""
-        from dort_compare.report.report import check_writable
-
         for form, path in self.files.items():
             check_writable(path)
             if dump is not None and dump.absolute() in path.absolute().parents:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
-from dort_compare.errors import UsageError
+from dort_compare.files import write
 from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.optimized import Optimized
@@ -82,16 +81,4 @@ class Report:
 
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
-        check_writable(path)
-        Path(path).write_text(text + "\n")
-
-
-def check_writable(path: str | Path) -> None:
-    """Raises UsageError where a file cannot be written; creates nothing."""
-    path = Path(path)
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder; name a file")
-    folder = path.absolute().parent
-    if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")
+        write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
