@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dort_compare.cli import options
-from dort_compare.cli.output import Output, outputs
+from dort_compare.cli.output import Output, all_rows, outputs
 
 
 @click.command(context_settings=options.HELP, short_help="A dump against eager PyTorch.")
@@ -19,15 +19,16 @@ from dort_compare.cli.output import Output, outputs
 @options.provider("Where.")
 @options.memory
 @options.repeats
+@all_rows
 @outputs
-def check(*, dump: Path, output: Output, **given: Any) -> bool:
+def check(*, dump: Path, everything: bool, output: Output, **given: Any) -> bool:
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
     from dort_compare.dump import graphs_in
     from dort_compare.offline import check as check_dump
 
     output.check()
     report = check_dump(dump, **given)
-    agrees = output.tell(report, str(report))
+    agrees = output.tell(report, report.text(everything=everything))
     if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):
         output.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
     return agrees

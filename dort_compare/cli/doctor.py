@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dort_compare.cli import options
+from dort_compare.cli.colour import show
 from dort_compare.files import check_writable, write
 from dort_compare.plain import printable
 
@@ -35,9 +36,9 @@ def doctor(*, json_file: Path | None) -> bool:
     found = []
     for each in findings():
         found.append(each)
-        click.echo(_lines(each))
+        show(_lines(each))
     broken = [each.what for each in found if each.state == "broken"]
-    click.echo(f"broken: {', '.join(broken)}" if broken else "models can be compared on the CPU")
+    show(f"broken: {', '.join(broken)}" if broken else "models can be compared on the CPU")
     if json_file is not None:
         record = {"schema": _SCHEMA, "works": not broken, "findings": [each.to_json() for each in found]}
         write(json_file, json.dumps(record, indent=1) + "\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dort_compare.cli.colour import show
 from dort_compare.cli.options import FILE
 from dort_compare.errors import UsageError
 from dort_compare.files import check_writable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FORMS = {"json": "Write all of it as JSON."}
 """The options that name a file, with their help; ``Report.to_<option>`` writes it."""
 
-everything = click.option("--all", "everything", is_flag=True, help="Show every row, not only those that matter.")
+all_rows = click.option("--all", "everything", is_flag=True, help="Show every row, not only those that matter.")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Output:
     def echo(self, text: str) -> None:
         """Prints what is not the verdict."""
         if not self.is_quiet:
-            click.echo(text)
+            show(text)
 
     def tell(self, report: Report, text: str) -> bool:
         """Writes the files, then prints ``text``, or the verdict alone; returns whether all agrees."""
@@ -52,7 +53,7 @@ class Output:
 
         for form, path in self.files.items():
             getattr(report, f"to_{form}")(path)
-        click.echo(verdict_line(report) if self.is_quiet else text)
+        show(verdict_line(report) if self.is_quiet else text)
         return report.verdict == "agree"
 
 

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dort_compare.cli import options
-from dort_compare.cli.output import Output, outputs
+from dort_compare.cli.output import Output, all_rows, outputs
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "bfloat16": "bfloat16", "float16": "float16"}
 
@@ -47,8 +47,11 @@ def _files(_context: click.Context, _argument: click.Parameter, begun: str) -> l
 @options.memory
 @options.repeats
 @options.dump_folder
+@all_rows
 @outputs
-def run(*, factory: str, inputs: Sequence[str], mixed: str | None, output: Output, **given: Any) -> bool:
+def run(
+    *, factory: str, inputs: Sequence[str], mixed: str | None, everything: bool, output: Output, **given: Any
+) -> bool:
     """Compares a model of yours, run by ONNX Runtime, with eager PyTorch: outputs, gradients and every value.
 
     FACTORY is package.module:name or path/to/file.py:name. What bears that name is a torch.nn.Module, or is called
@@ -76,4 +79,4 @@ def run(*, factory: str, inputs: Sequence[str], mixed: str | None, output: Outpu
 
     output.check(given["dump"])
     report = trial(factory, inputs, mixed=_DTYPES[mixed] if mixed else None, **given)
-    return output.tell(report, str(report))
+    return output.tell(report, report.text(everything=everything))

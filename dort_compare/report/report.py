@@ -55,9 +55,13 @@ class Report:
         return self.causes[0] if self.causes else None
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, everything: bool = False) -> str:
+        """The verdict and the few rows that matter, in 80 columns; with ``everything`` every row."""
         from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
 
-        return report_text(self)
+        return report_text(self, everything=everything)
 
     def as_json(self) -> dict[str, Any]:
         """The report as strict JSON, infinity as the string "inf"."""

@@ -270,7 +270,8 @@ def test_the_report_counts_what_fell_back() -> None:
     assert report.verdict == "agree", str(report)
     assert "values (1 nodes ran in eager torch)" in str(report).splitlines()[0]
     assert "ran in eager torch, not in ONNX Runtime, and not compared: 1 nodes\n  no lowering:\n" in str(report)
-    assert f"    1 prims.erf_inv.default (FX node erf_inv, {__file__}:" in str(report)
+    assert "    1 prims.erf_inv.default (FX node erf_inv," in str(report)
+    assert f"{__file__}:" in str(report)
     (entry,) = report.as_json()["fallbacks"]
     assert entry["fx_node"] == "erf_inv"
     assert set(entry) == {"phase", "fx_node", "target", "source", "reason"}

@@ -152,6 +152,18 @@ def test_a_wrong_call_is_one_line_and_status_2(capsys, flags, message):
     assert message in err
 
 
+def test_all_shows_every_row_and_colours_are_for_terminals(capsys, monkeypatch):
+    _, out, _ = run(capsys, "model.py:make", "--all")
+    assert any(line.startswith("ok ") and "aten.tanh.default" in line for line in out.splitlines())
+    assert "\x1b" not in out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    _, out, _ = run(capsys, "model.py:make")
+    assert out.startswith("\x1b[32magree\x1b[0m: ")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run(capsys, "model.py:make", "-q")[1]
+
+
 def test_verbose_logs_to_stderr_and_only_then(capsys):
     status, out, err = run(capsys, "model.py:make", "-q", "-v")
     assert status == 0
