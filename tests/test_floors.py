@@ -19,6 +19,7 @@ FLOORS = [
     {"report"},
     {"comparison"},
     {"api", "cli", "doctor", "offline", "onnx_diff", "repro"},
+    {"testing"},
     {"__init__"},
 ]
 NEIGHBOURS = {

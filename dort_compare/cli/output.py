@@ -20,7 +20,12 @@ from dort_compare.files import check_writable
 if TYPE_CHECKING:
     from dort_compare.report import Report
 
-FORMS = {"json": "Write all of it as JSON."}
+FORMS = {
+    "json": "Write all of it as JSON.",
+    "csv": "Write every value, output and gradient as CSV.",
+    "junit": "Write the verdict, modules, outputs and gradients as JUnit test cases.",
+    "sarif": "Write the causes at their lines of source as SARIF, for code scanning.",
+}
 """The options that name a file, with their help; ``Report.to_<option>`` writes it."""
 
 all_rows = click.option("--all", "everything", is_flag=True, help="Show every row, not only those that matter.")
