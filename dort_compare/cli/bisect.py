@@ -16,10 +16,13 @@ from dort_compare.files import check_writable, write
 @options.dump
 @options.graph
 @options.model
-@options.provider("What runs it.")
+@options.provider("Where ONNX Runtime runs them.")
 @options.json_file
 def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
-    """Finds the optimizers of ONNX Runtime that make the models of a dump depart from what they compute without."""
+    """Finds the optimizers of ONNX Runtime that make the models of a dump depart from what they compute without.
+
+    DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written.
+    """
     from dort_compare.offline import bisected
     from dort_compare.report.bisection import bisection_text
     from dort_compare.report.report import SCHEMA

@@ -16,13 +16,20 @@ from dort_compare.cli.output import Output, all_rows, outputs
 @options.graph
 @options.model
 @options.engine
-@options.provider("Where.")
+@options.provider("Where ONNX Runtime runs them.")
 @options.memory
 @options.repeats
 @all_rows
 @outputs
 def check(*, dump: Path, everything: bool, output: Output, **given: Any) -> bool:
-    """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
+    """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch.
+
+    DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written, maybe elsewhere. No code of it is run.
+
+    \b
+    dort-compare check dump_models
+    dort-compare check dump_models --graph 0 --model optimized.onnx
+    """
     from dort_compare.dump import graphs_in
     from dort_compare.offline import check as check_dump
 

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 @click.argument("first", metavar="A.onnx", type=options.FILE)
 @click.argument("second", metavar="B.onnx", type=options.FILE)
 @click.option(
-    "--inputs", "inputs_file", type=options.FILE, default=None, help="Inputs by name.  [default: random ones]"
+    "--inputs",
+    "inputs_file",
+    type=options.FILE,
+    metavar="FILE",
+    help="Inputs by their names, as safetensors.  [default: random ones]",
 )
-@options.seed("Of random inputs.")
+@options.seed("Seed of random inputs.")
 @options.engine
-@options.provider("Of ONNX Runtime.")
+@options.provider("Where ONNX Runtime runs them.")
 @options.json_file
 @click.option("--all", "everything", is_flag=True, help="Show every pair and every value without one.")
 def diff(
@@ -39,7 +43,10 @@ def diff(
     json_file: Path | None,
     everything: bool,
 ) -> bool:
-    """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first."""
+    """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first.
+
+    The models may come from two exporters, or one from the other by an optimizer or by hand: names and order are free.
+    """
     from dort_compare import onnx_diff
 
     if json_file is not None:

@@ -40,7 +40,9 @@ def _as_bool(_context: click.Context, _option: click.Parameter, value: str) -> b
 @options.size("--layers", 1, "Decoder layers of the model part.")
 @options.size("--hidden", 512, "Hidden size.")
 @options.size("--heads", 8, "Attention heads.")
-@click.option("--kv-heads", type=options.COUNT, default=None, help="Key and value heads.  [default: --heads]")
+@click.option(
+    "--kv-heads", type=options.COUNT, metavar="N", default=None, help="Key and value heads.  [default: --heads]"
+)
 @options.size("--intermediate", 2000, "Width of the MLP.")
 @options.size("--vocabulary", 4000, "Tokens that the model part knows.")
 @options.size("--seq", 1024, "Sequence length.")

@@ -30,7 +30,7 @@ def choice(name: str, choices: tuple[str, ...], text: str) -> Decorator:
 
 def size(name: str, default: int, text: str) -> Decorator:
     """An option that takes 1 or more."""
-    return click.option(name, type=COUNT, default=default, show_default=True, help=text)
+    return click.option(name, type=COUNT, metavar="N", default=default, show_default=True, help=text)
 
 
 def provider(text: str) -> Decorator:
@@ -40,7 +40,7 @@ def provider(text: str) -> Decorator:
 
 def seed(text: str) -> Decorator:
     """``--seed``."""
-    return click.option("--seed", type=SEED, default=0, show_default=True, help=text)
+    return click.option("--seed", type=SEED, metavar="N", default=0, show_default=True, help=text)
 
 
 def _as_effort(_context: click.Context, _option: click.Parameter, value: float | None) -> bool | float:
@@ -50,20 +50,21 @@ def _as_effort(_context: click.Context, _option: click.Parameter, value: float |
 
 dump = click.argument("dump", type=FILE)
 graph = click.option("--graph", default=None, help="Only this graph of the dump: its number, or its name.")
-model = click.option("--model", type=FILE, default=None, help="An ONNX file in the place of the graph's model.")
+model = click.option("--model", type=FILE, metavar="FILE", help="An ONNX file in the place of the graph's model.")
 engine = choice("--engine", ENGINES, "What runs the models: ONNX Runtime, or ONNX's reference evaluator.")
 memory = size("--memory", MEMORY, "MiB of torch's values that are compared at a time.")
 repeats = click.option(
     "--repeat",
     "repeats",
     type=COUNT,
+    metavar="N",
     default=1,
     show_default=True,
     help="How often ONNX Runtime computes each value; one that changes is named.",
 )
 exporter = choice("--exporter", EXPORTERS, "What lowers the graphs: our own lowerings, or PyTorch's exporter.")
 opset = click.option(
-    "--opset", "target_opset", type=int, default=None, help="ONNX opset.  [default: the newest ONNX Runtime takes]"
+    "--opset", "target_opset", type=int, metavar="N", help="ONNX opset.  [default: the newest ONNX Runtime takes]"
 )
 suggest_fp32 = click.option(
     "--suggest-fp32",
@@ -75,5 +76,9 @@ suggest_fp32 = click.option(
     help="Search for the few nodes to keep in float32; ERROR is a relative one to reach.  [default: the noise floor]",
     metavar="[ERROR]",
 )
-dump_folder = click.option("--dump", type=FILE, default=None, help="Folder that keeps graphs and inputs.")
-json_file = click.option("--json", "json_file", type=FILE, metavar="FILE", default=None, help="Write it as JSON.")
+dump_folder = click.option(
+    "--dump", type=FILE, metavar="FOLDER", help="Keep graphs, models and inputs, for check, repro, bisect."
+)
+json_file = click.option(
+    "--json", "json_file", type=FILE, metavar="FILE", default=None, help="Write the result as JSON."
+)

@@ -14,10 +14,14 @@ from dort_compare.cli import options
 @options.dump
 @click.argument("node")
 @click.option("--graph", default=None, help="The graph of the node: its number, or its name.")
-@options.provider("What runs it.")
-@click.option("--out", type=options.FILE, required=True, help="The folder, new or empty.")
+@options.provider("Where ONNX Runtime runs it.")
+@click.option("--out", type=options.FILE, metavar="FOLDER", required=True, help="The folder, new or empty.")
 def repro(*, dump: Path, node: str, out: Path, **given: Any) -> None:
-    """Writes the ONNX nodes of one FX node, its operands and expected values, and a script that runs them."""
+    """Writes the ONNX nodes of one FX node, its operands and expected values, and a script that runs them.
+
+    DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written; NODE is named as in a verdict, such as
+    addmm. The script needs onnxruntime and numpy only.
+    """
     from dort_compare.offline import repro as write_repro
 
     write_repro(dump, node, out, **given)

@@ -43,7 +43,7 @@ def _files(_context: click.Context, _argument: click.Parameter, begun: str) -> l
 @options.exporter
 @options.opset
 @options.provider("Where it runs; the model and its inputs are moved there.")
-@options.seed("Of torch before the factory is called, and of random inputs.")
+@options.seed("Seed of torch before the factory is called, and of random inputs.")
 @options.memory
 @options.repeats
 @options.dump_folder
