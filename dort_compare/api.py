@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
 from dort_compare.errors import UsageError
 from dort_compare.report import Report
-from dort_compare.runtime.providers import once
+from dort_compare.runtime.providers import nearest, once
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
@@ -35,6 +35,7 @@ def compare(
     repeats: int = 1,
     optimized: bool = False,
     suggest_fp32: bool | float = False,
+    compile_backends: Sequence[str | Callable[..., Any]] = (),
     **options: Any,
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
@@ -44,6 +45,8 @@ def compare(
     "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
     which appears, or takes the place of an older dump, once the comparison is complete.
     ``memory``, ``repeats``, ``optimized`` and ``suggest_fp32`` are the fields of ``Effort``.
+    ``compile_backends`` are other backends of torch.compile, such as "inductor", whose outputs and gradients are held
+    to the same reference.
     ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
@@ -62,9 +65,22 @@ def compare(
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)
+    beside = dict(map(_named, [compile_backends] if isinstance(compile_backends, str) else compile_backends))
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, effort).report
+        return compare_with(model, call, backend, dynamic, effort, beside).report
+
+
+def _named(backend: str | Callable[..., Any]) -> tuple[str, str | Callable[..., Any]]:
+    """A backend of torch.compile with the name that the report calls it by."""
+    if callable(backend):
+        return f"{backend.__module__}.{backend.__qualname__}", backend
+    if backend not in torch._dynamo.list_backends(exclude_tags=()):
+        names = torch._dynamo.list_backends()
+        raise UsageError(
+            f"unknown compile backend {backend!r}{nearest(backend, names)}; choose from {', '.join(names)}"
+        )
+    return backend, backend
 
 
 def _defaults(provider: str) -> dict[str, Any]:

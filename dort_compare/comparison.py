@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
-import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
-from dort_compare.compiled import Compiled, graph_run
-from dort_compare.errors import UsageError
+from dort_compare.compiled import Compiled, graph_run, run_compiled
+from dort_compare.errors import DortError, OtherBackendError, UsageError
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
-from dort_compare.measure.outcome import outcome_of, precision_of
+from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of
 from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
-from dort_compare.measure.scatter import Scatters, within
+from dort_compare.measure.scatter import within
 from dort_compare.measure.suggest import suggest_fp32
 from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.report import Report
@@ -58,16 +59,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A report with what it was made from: both executions, the float64 one (empty where the model cannot run so), the
-    coarsest dtype that the model computes in, the graphs, and how far results scatter, where that was asked."""
+    """A report with what it was made from: what plain eager computed, and the graphs."""
 
     report: Report
     eager: Outcome
-    compiled: Outcome
-    exact: Outcome
-    precision: torch.dtype | None
     graphs: Sequence[CompiledGraph]
-    scatters: Scatters
 
 
 def compare_with(
@@ -76,20 +72,28 @@ def compare_with(
     backend: DebugBackend,
     dynamic: bool | None = None,
     effort: Effort = Effort(),
+    beside: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
-    """Like ``compare``, for a backend of the caller's; returns the executions beside the report.
+    """Like ``compare``, for a backend of the caller's; returns what eager computed, and the graphs, beside the report.
 
-    A module that torch.compile has wrapped already is compared as the module inside.
+    A module that torch.compile has wrapped already is compared as the module inside. ``beside`` holds other backends
+    by name, whose outputs and gradients are held to the same reference.
     """
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     with Waiting() as waiting:
-        return _compare(model, call, backend, dynamic, effort, waiting)
+        return _compare(model, call, backend, dynamic, effort, beside, waiting)
 
 
 def _compare(
-    model: nn.Module, call: Call, backend: DebugBackend, dynamic: bool | None, effort: Effort, waiting: Waiting
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None,
+    effort: Effort,
+    beside: Mapping[str, Any],
+    waiting: Waiting,
 ) -> Comparison:
     waiting.stage("the model in float64")
     exact = run_in_float64(model, call)  # takes the most memory: before any inputs of graphs are kept
@@ -97,19 +101,23 @@ def _compare(
     modules = EagerModules(model)
     with modules.watching():
         eager = run_module(model, dict(model.named_parameters()), call)
+    precision = precision_of(model, call)
+    others: list[OutcomeRow] = []
+    for name, other in beside.items():
+        waiting.stage(f"compiling, and the model compiled by {name}")
+        others += outcome_of(name, eager, _run_other(name, other, model, call, dynamic), exact, precision)
     waiting.stage("compiling, and the compiled model")
-    others, left = len(backend.graphs), len(backend.fallbacks)
+    before, left = len(backend.graphs), len(backend.fallbacks)
     compiled_model = Compiled(model, backend, dynamic)
     with backend.keeping() as shipped:
         compiled = compiled_model.run(call)
     fallbacks = tuple(backend.fallbacks[left:])
-    if not backend.graphs[others:] and not fallbacks:
+    if not backend.graphs[before:] and not fallbacks:
         raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
-    precision = precision_of(model, call)
     waiting.stage("the graphs on torch's kernels")
     tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
     tracing.settle_in_float64(lambda: run_in_float64(model, call))
-    graphs = sorted((graph for graph in backend.graphs[others:] if graph.runs), key=lambda graph: graph.runs[0].number)
+    graphs = sorted((graph for graph in backend.graphs[before:] if graph.runs), key=lambda graph: graph.runs[0].number)
     runs = [graph_run(graph, dict(model.named_parameters())) for graph in graphs]
     for run in runs:
         backend.name_inputs(run.index, run.input_names)
@@ -118,8 +126,8 @@ def _compare(
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     has_cause = any(row.status == "diverges" for row in values.rows)
     waiting.stage("how far rounding scatters the results")
-    scatters = tracing.scatters(traced if has_cause else (*outcome, *traced))
-    outcome, traced = within(outcome, scatters), within(traced, scatters)
+    scatters = tracing.scatters((*others, *traced) if has_cause else (*outcome, *others, *traced))
+    outcome, traced = within((*outcome, *others), scatters), within(traced, scatters)
     module_rows = tracing.rows(traced)
     departure = first_departure(module_rows, traced)
     verdict, causes = judge_shipped(values.rows, outcome, Dataflow(runs), departure, values.optimized, values.observed)
@@ -138,7 +146,18 @@ def _compare(
         values.precision,
         suggest_fp32(runs, target=None if target is True else target) if target else None,
     )
-    return Comparison(report, eager, compiled, exact, precision, [*backend.graphs[others:]], scatters)
+    return Comparison(report, eager, [*backend.graphs[before:]])
+
+
+def _run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bool | None) -> Outcome:
+    """The outcome of another backend, which eager has just run the model without."""
+    try:
+        return run_compiled(model, call, backend, dynamic)
+    except DortError:
+        raise
+    except Exception as problem:
+        reason = " ".join(str(problem).split())
+        raise OtherBackendError(f"the backend {name} failed: {type(problem).__name__}: {reason}") from problem
 
 
 @dataclass(frozen=True)

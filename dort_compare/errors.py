@@ -61,6 +61,18 @@ class CheckError(DortError, RuntimeError):
     """A condition that the model itself checks does not hold; the message is the model's, the type torch's kernel's."""
 
 
+class OtherBackendError(DortError):
+    """Another backend of torch.compile, which was to be compared too, cannot compile or run the model."""
+
+
+class UserCodeError(DortError):
+    """The caller's own code raised; ``frames`` is the traceback, as text, of what of it is theirs."""
+
+    def __init__(self, message: str, frames: str) -> None:
+        super().__init__(message)
+        self.frames = frames
+
+
 class DumpError(DortError):
     """A dump folder cannot be written or read."""
 

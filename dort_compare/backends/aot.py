@@ -11,11 +11,14 @@ from typing import Any, Protocol
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
-from torch._guards import CompileContext, TracingContext
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
+from torch._guards import CompileContext, TracingContext
 
 from dort_compare import provenance
+from dort_compare.backends.fallback import Fallback
+from dort_compare.backends.options import Options
+from dort_compare.backends.subclass import fall_back, foreign_subclass
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
@@ -25,9 +28,6 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
 from dort_compare.stages import Stages
-from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.options import Options
-from dort_compare.backends.subclass import fall_back, foreign_subclass
 
 
 class GraphCompiler(Protocol):
@@ -74,7 +74,7 @@ def aot_backend(
 
 @contextmanager
 def _plain_recurrent_layers() -> Iterator[None]:
-    """Lets torch decompose an LSTM into its arithmetic, not into oneDNN's fused layer, whose gradient it cannot trace."""
+    """Lets torch decompose an LSTM into arithmetic, not into oneDNN's fused layer, whose gradient it cannot trace."""
     enabled = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags would warn about TF32
     torch._C._set_mkldnn_enabled(False)
     try:

@@ -43,7 +43,7 @@ class Building:
     def program_of(self, lowered: Lowered) -> Built:
         return lowered, make_program(self.options, lowered, self.example_inputs, self.still, self.stages)
 
-    def refused(self, graph_module: fx.GraphModule) -> Reasons:
+    def refused(self, graph_module: fx.GraphModule) -> Reasons:  # noqa: ARG002  (Cached knows)
         """What a graph is known to be refused for: nothing, where that is not known."""
         return {}
 

@@ -82,15 +82,15 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
 
 
 def _postpone(nodes: Sequence[fx.Node], levels: dict[fx.Node, int], in_torch: set[fx.Node]) -> None:
-    """Moves what depends on the graph's inputs alone to the piece that reads it, so that its value is not kept till then.
+    """Moves what depends on the graph's inputs alone to the piece that reads it: its value is not kept till then.
 
     A backward graph has much of it: derivatives of activations that a later part of the graph multiplies.
     """
     movable: dict[fx.Node, None] = {}
     for node in nodes:
-        if node.op == "call_function" and node not in in_torch:
-            if all(levels[operand] < 0 or operand in movable for operand in node.all_input_nodes):
-                movable[node] = None
+        is_early = all(levels[operand] < 0 or operand in movable for operand in node.all_input_nodes)
+        if node.op == "call_function" and node not in in_torch and is_early:
+            movable[node] = None
     for node in reversed(movable):
         if node.target is operator.getitem:
             continue

@@ -35,10 +35,10 @@ _RECORDING = threading.RLock()
 class DebugBackend:
     """A torch.compile backend that records what it compiles and runs.
 
-    ``graphs`` lists the compiled graphs in the order in which they were compiled, ``fallbacks`` the FX nodes that run in
-    eager torch; a graph in which some do is a compiled graph for each of its pieces. Several threads may compile and
-    run at once. With ``storage`` given, the same
-    lists are ``storage["graphs"]`` and ``storage["fallbacks"]``. The keyword arguments are the fields of Options.
+    ``graphs`` lists the compiled graphs in the order in which they were compiled, ``fallbacks`` the FX nodes that run
+    in eager torch; a graph in which some do is a compiled graph for each of its pieces. Several threads may compile and
+    run at once. With ``storage`` given, the same lists are ``storage["graphs"]`` and ``storage["fallbacks"]``. The
+    keyword arguments are the fields of Options.
 
     Raises UsageError for an unknown or impossible option.
     """
@@ -61,9 +61,7 @@ class DebugBackend:
             raise UsageError("a DebugBackend has its options already: give them to DebugBackend(...)")
         return self._compile(graph_module, example_inputs)
 
-    def compile_graph(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
-    ) -> Boxed:
+    def compile_graph(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
 
         def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Kept:

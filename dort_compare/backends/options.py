@@ -31,8 +31,8 @@ class Options:
         backend that only runs.
     freeze: parameters and buffers become constants of the session in graphs without gradients, folded and prepacked;
         a changed one is noticed, unless it is written through ``tensor.data``.
-    cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other processes,
-        or the folder for them; None, True: in the user's cache folder, or where the environment variable
+    cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other
+        processes, or the folder for them; None, True: in the user's cache folder, or where the environment variable
         DORT_COMPARE_CACHE_DIR says.
     dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
     max_runs: how many runs of each graph the debug backend keeps the inputs of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,26 +12,36 @@ from dort_compare.cli.bisect import bisect
 from dort_compare.cli.cache import cache
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
+from dort_compare.cli.doctor import doctor
 from dort_compare.cli.llama import llama
+from dort_compare.cli.options import HELP
 from dort_compare.cli.repro import repro
-from dort_compare.errors import DortError
-from dort_compare.report.tables import printable
+from dort_compare.cli.run import run
+from dort_compare.errors import DortError, UserCodeError
+from dort_compare.plain import printable
 
-DIVERGES, WRONG_CALL = 1, 2
+DIVERGES, WRONG_CALL, BROKEN_PIPE = 1, 2, 141
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings=HELP)
 @click.version_option(package_name="dort-compare")
 def commands() -> None:
-    """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager."""
+    """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager.
+
+    \b
+    dort-compare run model.py:make --backward     a model of yours
+    dort-compare llama --backward 1               a Llama, to see how it looks
+    dort-compare COMMAND --help                   every option of a command
+
+    \b
+    Exit status: 0 agree, 1 diverge, 2 a wrong call or what cannot be read.
+    Completion in bash (zsh and fish alike), in ~/.bashrc:
+      eval "$(_DORT_COMPARE_COMPLETE=bash_source dort-compare)"
+    """
 
 
-commands.add_command(bisect)
-commands.add_command(cache)
-commands.add_command(check)
-commands.add_command(diff)
-commands.add_command(llama)
-commands.add_command(repro)
+for command in (bisect, cache, check, diff, doctor, llama, repro, run):
+    commands.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,10 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(WRONG_CALL)
     except click.ClickException as problem:
         _give_up(problem.format_message())
+    except UserCodeError as problem:
+        click.echo(problem.frames, err=True, nl=False)
+        _give_up(str(problem))
     except DortError as problem:
         _give_up(str(problem))
     except click.Abort:
         _give_up("interrupted")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at its end
+        sys.exit(BROKEN_PIPE)
     except (MemoryError, RuntimeError) as problem:
         if isinstance(problem, RuntimeError) and "alloc" not in str(problem):
             raise

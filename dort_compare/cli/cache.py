@@ -5,25 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dort_compare.cache import folder as kept
-from dort_compare.cache.entry import DamagedEntryError, Entry
+from dort_compare.cli import options
 from dort_compare.errors import UsageError
-from dort_compare.report.tables import new_table, rendered
+
+if TYPE_CHECKING:
+    from dort_compare.cache import folder as kept
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=options.HELP, short_help="The compiled graphs on disk.")
 @click.option("--clear", is_flag=True, help="Remove them.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path), default=None, help="Where they are kept.  [default: the user's cache]"
+    "--folder",
+    type=options.FILE,
+    metavar="FOLDER",
+    default=None,
+    help="Where they are kept.  [default: the user's cache]",
 )
 def cache(*, clear: bool, folder: Path | None) -> None:
     """Shows or removes the compiled graphs on disk.
 
     They are those of torch.compile(model, backend="dort"), for other processes.
     """
+    from dort_compare.cache import folder as kept
+
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder} is no folder; name the one that was given as the option cache")
     where = folder or kept.default_folder()
@@ -36,6 +44,8 @@ def cache(*, clear: bool, folder: Path | None) -> None:
 
 
 def _listed(where: Path, found: Sequence[kept.File]) -> str:
+    from dort_compare.report.tables import new_table, rendered
+
     head = f"{where}: {_sum(found)}"
     if not found:
         return head
@@ -47,6 +57,8 @@ def _listed(where: Path, found: Sequence[kept.File]) -> str:
 
 
 def _about(path: Path) -> tuple[str, str, str]:
+    from dort_compare.cache.entry import DamagedEntryError, Entry
+
     try:
         entry = Entry.described(path)
     except DamagedEntryError:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
-from dort_compare import onnx_diff
+from dort_compare.cli import options
 from dort_compare.errors import UsageError
-from dort_compare.report.report import check_writable
-from dort_compare.trace.graph_run import EngineName
+from dort_compare.files import check_writable
 
-_FILE = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    import torch
+
+    from dort_compare.trace.graph_run import EngineName
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("first", metavar="A.onnx", type=_FILE)
-@click.argument("second", metavar="B.onnx", type=_FILE)
-@click.option("--inputs", "inputs_file", type=_FILE, default=None, help="Inputs by name.  [default: random ones]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of random inputs.")
+@click.command(context_settings=options.HELP, short_help="Two ONNX models against each other.")
+@click.argument("first", metavar="A.onnx", type=options.FILE)
+@click.argument("second", metavar="B.onnx", type=options.FILE)
 @click.option(
-    "--engine", type=click.Choice(["ort", "reference"]), default="ort", show_default=True, help="What runs them."
+    "--inputs",
+    "inputs_file",
+    type=options.FILE,
+    metavar="FILE",
+    help="Inputs by their names, as safetensors.  [default: random ones]",
 )
-@click.option(
-    "--provider", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Of ONNX Runtime."
-)
-@click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
+@options.seed("Seed of random inputs.")
+@options.engine
+@options.provider("Where ONNX Runtime runs them.")
+@options.json_file
 @click.option("--all", "everything", is_flag=True, help="Show every pair and every value without one.")
 def diff(
     first: Path,
@@ -41,7 +43,12 @@ def diff(
     json_file: Path | None,
     everything: bool,
 ) -> bool:
-    """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first."""
+    """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first.
+
+    The models may come from two exporters, or one from the other by an optimizer or by hand: names and order are free.
+    """
+    from dort_compare import onnx_diff
+
     if json_file is not None:
         check_writable(json_file)
     inputs = None if inputs_file is None else _read(inputs_file)
@@ -53,6 +60,9 @@ def diff(
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as problem:

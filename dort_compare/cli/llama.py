@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-import torch
 
-from dort_compare.backends.options import EXPORTERS, Options
-from dort_compare.cli.walk import Settings, walk
-from dort_compare.dump import staged
-from dort_compare.errors import RuntimeUnavailableError, UsageError
-from dort_compare.log import MOST_VERBOSE
-from dort_compare.models import PARTS, SOURCES
-from dort_compare.report.model_explorer import check_folder
-from dort_compare.report.report import check_writable
-from dort_compare.trace.executions import MEMORY
-
-_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+from dort_compare.cli import options
+from dort_compare.cli.output import Output, outputs
+from dort_compare.errors import RuntimeUnavailableError
 
 
 def _switch(name: str, default: bool, text: str) -> Callable[[Any], Any]:
@@ -34,101 +25,60 @@ def _as_bool(_context: click.Context, _option: click.Parameter, value: str) -> b
     return value == "1"
 
 
-def _choice(name: str, choices: tuple[str, ...], text: str) -> Callable[[Any], Any]:
-    return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=text)
-
-
-def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
-    return click.option(name, type=click.IntRange(min=1), default=default, show_default=True, help=text)
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@_choice("--part", PARTS, "What of the Llama is compared.")
+@click.command(context_settings=options.HELP, short_help="A Llama against eager PyTorch.")
+@options.choice("--part", options.PARTS, "What of the Llama is compared.")
 @_switch("--backward", False, "Compare the gradients too.")
 @_switch("--mixed", False, "Run under torch.autocast.")
-@_choice("--mixed-dtype", tuple(_DTYPES), "The dtype of --mixed 1.")
+@options.choice("--mixed-dtype", ("float16", "bfloat16"), "The dtype of --mixed 1.")
 @_switch("--cuda", False, "Run on the GPU.")
 @_switch("--ortopt", True, "Optimize both models with ONNX Runtime before they are shown side by side.")
-@click.option("--opset", type=int, default=None, help="ONNX opset.  [default: the newest ONNX Runtime takes]")
-@_choice("--exporter", EXPORTERS, "What lowers the debug backend's graphs; onnxrt's are always native.")
+@options.opset
+@options.choice("--exporter", options.EXPORTERS, "What lowers the debug backend's graphs; onnxrt's are always native.")
 @_switch("--dynamic", False, "Compile with symbolic sizes.")
-@_choice("--source", SOURCES, "The project's own Llama, or that of transformers.")
-@_choice("--attention", ("eager", "sdpa"), "How attention is computed.")
-@_size("--layers", 1, "Decoder layers of the model part.")
-@_size("--hidden", 512, "Hidden size.")
-@_size("--heads", 8, "Attention heads.")
-@click.option("--kv-heads", type=click.IntRange(min=1), default=None, help="Key and value heads.  [default: --heads]")
-@_size("--intermediate", 2000, "Width of the MLP.")
-@_size("--vocabulary", 4000, "Tokens that the model part knows.")
-@_size("--seq", 1024, "Sequence length.")
-@_size("--batch", 2, "Batch size.")
+@options.choice("--source", options.SOURCES, "The project's own Llama, or that of transformers.")
+@options.choice("--attention", ("eager", "sdpa"), "How attention is computed.")
+@options.size("--layers", 1, "Decoder layers of the model part.")
+@options.size("--hidden", 512, "Hidden size.")
+@options.size("--heads", 8, "Attention heads.")
+@click.option(
+    "--kv-heads", type=options.COUNT, metavar="N", default=None, help="Key and value heads.  [default: --heads]"
+)
+@options.size("--intermediate", 2000, "Width of the MLP.")
+@options.size("--vocabulary", 4000, "Tokens that the model part knows.")
+@options.size("--seq", 1024, "Sequence length.")
+@options.size("--batch", 2, "Batch size.")
 @_switch("--mask", False, "Give the model part a padding mask.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of weights and inputs."
-)
-@_size("--memory", MEMORY, "MiB of torch's values that are compared at a time.")
-@_size("--repeat", 1, "How often ONNX Runtime computes each value; one that changes is named.")
-@click.option(
-    "--suggest-fp32",
-    type=click.FloatRange(0, 1, max_open=True),
-    is_flag=False,
-    flag_value=0,
-    default=None,
-    help="Search for the few nodes to keep in float32; ERROR is a relative one to reach.  [default: the noise floor]",
-    metavar="[ERROR]",
-)
-@click.option(
-    "--verbose",
-    type=click.IntRange(0, MOST_VERBOSE),
-    default=0,
-    show_default=True,
-    help="The log of the debug backend on stderr: 1 its stages, 2 modules too, 3 operators too.",
-)
-@click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
-@click.option(
-    "--model-explorer", type=click.Path(path_type=Path), default=None, help="Folder for node data of Model Explorer."
-)
-def llama(
-    *,
-    cuda: bool,
-    mixed: bool,
-    mixed_dtype: str,
-    dump: Path | None,
-    json_file: Path | None,
-    model_explorer: Path | None,
-    **given: Any,
-) -> bool:
+@options.seed("Seed of weights and inputs.")
+@options.memory
+@options.repeats
+@options.suggest_fp32
+@options.dump_folder
+@options.verbose
+@outputs
+def llama(*, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, output: Output, **given: Any) -> bool:
     """Compares a part of a Llama, run by ONNX Runtime, with eager PyTorch: outputs, gradients and every value."""
+    import torch
+
+    from dort_compare.backends.options import Options
+    from dort_compare.cli.walk import Settings, walk
+    from dort_compare.report.terminal import verdict_line
+
     if cuda and not torch.cuda.is_available():
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
-    if json_file is not None:
-        check_writable(json_file)
-    if model_explorer is not None:
-        check_folder(model_explorer)
-    _check_beside(dump, {"--json": json_file, "--model-explorer": model_explorer})
-    autocast = _DTYPES[mixed_dtype] if mixed else None
-    given["opset"] = Options.of(exporter=given["exporter"], target_opset=given["opset"]).opset
+    output.check(dump)
+    autocast = getattr(torch, mixed_dtype) if mixed else None
+    given["opset"] = Options.of(exporter=given["exporter"], target_opset=given.pop("target_opset")).opset
     settings = Settings(device="cuda" if cuda else "cpu", autocast=autocast, **given)
     with _folder(dump) as folder:
-        report = walk(settings, folder, shown_as=dump, echo=click.echo)
-    if json_file is not None:
-        report.to_json(json_file)
-    if model_explorer is not None:
-        report.to_model_explorer(model_explorer)
-    return report.verdict == "agree"
-
-
-def _check_beside(dump: Path | None, written: Mapping[str, Path | None]) -> None:
-    """Refuses what would be written into the dump, by the option that names it."""
-    for option, path in written.items():
-        if dump and path and dump.absolute() in (path.absolute(), *path.absolute().parents):
-            raise UsageError(f"{option} {path} lies in the dump folder, which is replaced as a whole; put it beside")
+        report = walk(settings, folder, shown_as=dump, echo=output.echo)
+    return output.tell(report, verdict_line(report))
 
 
 @contextmanager
 def _folder(dump: Path | None) -> Iterator[Path]:
     """Where the dump is written: the caller's folder once it is complete, else one that does not outlive the run."""
+    from dort_compare.dump import staged
+
     if dump is not None:
         with staged(dump) as folder:
             yield folder

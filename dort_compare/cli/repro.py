@@ -7,16 +7,22 @@ from typing import Any
 
 import click
 
-from dort_compare.offline import repro as write_repro
+from dort_compare.cli import options
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("dump", type=click.Path(path_type=Path))
+@click.command(context_settings=options.HELP, short_help="One node of a dump, for a bug report.")
+@options.dump
 @click.argument("node")
 @click.option("--graph", default=None, help="The graph of the node: its number, or its name.")
-@click.option("--provider", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="What runs it.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder, new or empty.")
+@options.provider("Where ONNX Runtime runs it.")
+@click.option("--out", type=options.FILE, metavar="FOLDER", required=True, help="The folder, new or empty.")
 def repro(*, dump: Path, node: str, out: Path, **given: Any) -> None:
-    """Writes the ONNX nodes of one FX node, its operands and expected values, and a script that runs them."""
+    """Writes the ONNX nodes of one FX node, its operands and expected values, and a script that runs them.
+
+    DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written; NODE is named as in a verdict, such as
+    addmm. The script needs onnxruntime and numpy only.
+    """
+    from dort_compare.offline import repro as write_repro
+
     write_repro(dump, node, out, **given)
     click.echo(f"written to {out}: python {out / 'repro.py'} shows the difference")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,9 @@ import torch
 
 from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
 from dort_compare.cli.side_by_side import side_by_side
-from dort_compare.comparison import Comparison, Effort, compare_with
-from dort_compare.compiled import run_compiled
+from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
-from dort_compare.measure.outcome import outcome_of
-from dort_compare.measure.scatter import within
-from dort_compare.measure.verdict import judge
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.side_by_side import side_by_side_table
@@ -29,7 +25,6 @@ from dort_compare.report.terminal import (
     outcome_table,
     shipped_lines,
     tensors_table,
-    verdict_line,
 )
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
@@ -63,14 +58,9 @@ class Settings:
     mask: bool
     seed: int
     memory: int
-    repeat: int
-    suggest_fp32: float | None = None
-    verbose: int = 0
-
-    @property
-    def mend(self) -> bool | float:
-        """What ``compare`` calls ``suggest_fp32``; 0 stands for the floors."""
-        return self.suggest_fp32 or self.suggest_fp32 is not None
+    repeats: int
+    suggest_fp32: bool | float
+    verbose: int
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
@@ -95,7 +85,7 @@ class Settings:
 
 
 def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) -> Report:
-    """Compares, dumping into ``folder``, and prints the steps in order; returns the report of all of it."""
+    """Compares, dumping into ``folder``, and prints the steps in order, all but the verdict; returns the report."""
     module, args = settings.model()
     _title(echo, "settings")
     for name, value in asdict(settings).items():
@@ -103,21 +93,17 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
     ours = {"exporter": settings.exporter, "verbose": settings.verbose, **settings.options}
     debug = DebugBackend(dump=folder, dump_prefix="debug", **ours)
-    effort = Effort(settings.memory, settings.repeat, settings.ortopt, settings.mend)
-    comparison = compare_with(module, call, debug, settings.dynamic or None, effort)
+    effort = Effort(settings.memory, settings.repeats, settings.ortopt, settings.suggest_fp32)
+    fast = functools.partial(onnxrt, options={"dump": folder, "dump_prefix": "onnxrt", **settings.options})
+    comparison = compare_with(module, call, debug, settings.dynamic or None, effort, {"onnxrt": fast})
+    report = comparison.report
     _title(echo, "eager")
     _tell_outcome(echo, comparison.eager)
-    onnxrt_rows = _run_onnxrt(settings, folder, module, call, comparison)
-    _title(echo, "onnxrt backend, distance from eager")
-    echo(outcome_table(onnxrt_rows))
-    _title(echo, "debug backend, distance from eager")
-    echo(outcome_table(comparison.report.outputs))
+    for name in ("onnxrt", "debug"):
+        _title(echo, f"{name} backend, distance from eager")
+        echo(outcome_table([row for row in report.outputs if row.backend == name]))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows))
-    if report.verdict == "agree":
-        verdict, causes = judge(report.rows, report.outputs)
-        report = replace(report, verdict=verdict, causes=causes)
     if report.precision.half_values:
         _title(echo, "half precision")
         echo("\n".join(half_lines(report)))
@@ -126,16 +112,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(line)
     for cause in report.causes[1:]:
         echo(f"also: {cause_text(cause)}")
-    echo(verdict_line(report))
     return report
-
-
-def _run_onnxrt(settings: Settings, folder: Path, module: torch.nn.Module, call: Call, comparison: Comparison) -> Any:
-    options = {"dump": folder, "dump_prefix": "onnxrt", **settings.options}
-    backend = functools.partial(onnxrt, options=options)
-    outcome = run_compiled(module, call, backend, settings.dynamic or None)
-    rows = outcome_of("onnxrt", comparison.eager, outcome, comparison.exact, comparison.precision)
-    return within(rows, comparison.scatters)
 
 
 def _tell_outcome(echo: Echo, outcome: Outcome) -> None:

@@ -32,6 +32,11 @@ class Dataflow:
         self._runs = {run.index: run for run in runs}
         self._steps = {run.index: step for step in training_steps(runs) for run in step.graphs}
 
+    def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
+        """The values that the FX node of that name in graph ``index`` reads."""
+        nodes = self._runs[index].graph_module.graph.nodes
+        return tuple(read.name for node in nodes if node.name == fx_node for read in node.all_input_nodes)
+
     def reached(self, index: int, fx_node: str) -> Reach:
         """What the FX node of that name in graph ``index`` reaches; a piece of a cut graph ends at its edge."""
         found = _later(self._runs[index], [fx_node])

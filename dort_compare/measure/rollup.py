@@ -38,10 +38,10 @@ def by_module(rows: Iterable[Row]) -> tuple[ModuleErrors, ...]:
     return tuple(_errors(path, found[path]) for path in _in_tree_order(found))
 
 
-def ranked_gradients(rows: Iterable[OutcomeRow]) -> list[tuple[OutcomeRow, float]]:
-    """The gradients with their distance from eager in units of the noise floor, the furthest first; one that only one
-    side has is infinitely far."""
-    found = [(row, _ratio(row.distance, row.noise_floor)) for row in rows if row.kind == "gradient"]
+def ranked(rows: Iterable[OutcomeRow]) -> list[tuple[OutcomeRow, float]]:
+    """The outputs or gradients with their distance from eager in units of the noise floor, the furthest first; one that
+    only one side has is infinitely far."""
+    found = [(row, _ratio(row.distance, row.noise_floor)) for row in rows]
     return sorted(found, key=lambda each: -each[1])
 
 

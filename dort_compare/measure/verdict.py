@@ -19,7 +19,8 @@ class Divergence:
     """A value that departs by itself, and why it is held to.
 
     ``fx_node`` is the call that computes it, ``further`` which side lies further from float64 on the same operands,
-    where that was measured. Distances are in the unit of the values.
+    where that was measured. Distances are in the unit of the values. ``operands`` are the values of ``graph`` that the
+    call reads.
     """
 
     phase: str
@@ -36,6 +37,8 @@ class Divergence:
     torch_vs_float64: Number | None = None
     onnx_vs_float64: Number | None = None
     reach: Reach | None = None
+    graph: int | None = None
+    operands: tuple[str, ...] = ()
 
     @property
     def further(self) -> Literal["ONNX", "torch"] | None:
@@ -61,6 +64,8 @@ class Divergence:
             "onnx_vs_float64": json_number(self.onnx_vs_float64),
             "further_from_float64": self.further,
             "reaches": self.reach.to_json() if self.reach else None,
+            "graph": self.graph,
+            "operands": list(self.operands),
         }
 
 
@@ -114,6 +119,8 @@ def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
         torch_vs_float64=row.local_torch_vs_float64 if measured else row.torch_vs_float64,
         onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
         reach=dataflow.reached(row.graph, row.call) if dataflow else None,
+        graph=row.graph,
+        operands=dataflow.operands(row.graph, row.call) if dataflow else (),
     )
     return replace(divergence, reason=_reason(divergence, row))
 

@@ -57,7 +57,7 @@ class Decoder(_Layer):
 
 
 class Model(nn.Module):
-    """``LlamaModel`` without a cache: int64 tokens (batch, seq) and padding mask (1 for real) to (batch, seq, hidden)."""
+    """``LlamaModel`` without a cache: int64 tokens (batch, seq) and mask (1 for real) to (batch, seq, hidden)."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()

@@ -204,7 +204,7 @@ class Model(nn.Module):
         self.rotary_emb = RotaryEmbedding(config)
 
     def forward(self, tokens: torch.Tensor, padding: torch.Tensor | None = None) -> torch.Tensor:
-        """Maps int64 ``tokens`` (batch, seq) to (batch, seq, hidden); int64 ``padding`` (batch, seq) is 0 or 1 (real)."""
+        """Maps int64 ``tokens`` (batch, seq) to (batch, seq, hidden); in int64 ``padding`` (batch, seq) 1 is real."""
         hidden = self.embed_tokens(tokens)
         context = self.rotary_emb(hidden, padding)
         for layer in self.layers:

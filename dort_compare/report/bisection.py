@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dort_compare.measure.bisect import Bisection, Blamed
 from dort_compare.measure.onnx_error import Departure
-from dort_compare.report.tables import printable
+from dort_compare.plain import printable
 
 
 def bisection_text(name: str, found: Bisection) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from dort_compare.dump.files import write_whole
-from dort_compare.errors import UsageError
+from dort_compare.files import check_folder
 from dort_compare.measure.distances import Distance
 from dort_compare.measure.rows import Row
 
@@ -80,13 +79,6 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
             write_whole(path, functools.partial(Path.write_text, data=text), replace=True)
             written.append(path)
     return written
-
-
-def check_folder(folder: Path) -> None:
-    """Raises UsageError where files cannot be written into a folder, which need not be there; creates nothing."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
 
 
 def _results(rows: Iterable[Row], value: Callable[[Row], float | None]) -> dict[str, dict[str, float]]:

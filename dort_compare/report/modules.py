@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dort_compare.measure.modules import ModuleRow, alignment
-from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.rollup import by_module, ranked_gradients
+from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.report.tables import new_table, number, rendered
 
@@ -22,19 +21,11 @@ def before_onnx_text(rows: Sequence[ModuleRow]) -> str:
     return f"before ONNX, results of modules and their gradients: {counted}" + (f" ({reasons})" if reasons else "")
 
 
-def gradients_text(rows: Sequence[OutcomeRow], limit: int = _FEW) -> str:
-    """The gradients furthest from eager, in units of their noise floors."""
-    ranked = ranked_gradients(rows)[:limit]
-    return "gradients furthest from eager, in noise floors: " + ", ".join(
-        f"{row.name} {number(ratio)}" for row, ratio in ranked
-    )
-
-
 def modules_table(rows: Sequence[Row], limit: int = _FEW) -> str:
-    """The modules that add most, in the order of the model; all of them where ``limit`` is 0."""
+    """The modules that add most, in noise floors, in the order of the model; all of them where ``limit`` is 0."""
     found = by_module(rows)
     worst = sorted(found, key=lambda each: (-each.diverging, -(each.worst or 0)))[: limit or None]
-    table = new_table("module", "values", "diverge", "inherit", "worst local error, in noise floors")
+    table = new_table("module", "values", "diverge", "inherit", "worst local error")
     for each in found:
         if each in worst:
             name = each.module or "(model)"

@@ -1,16 +1,17 @@
-"""The result of a comparison, and its forms: text, JSON and colours for Model Explorer."""
+"""The result of a comparison, and its forms."""
 
 from __future__ import annotations
 
+import html
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
+from dort_compare.files import write
 from dort_compare.measure.modules import ModuleRow
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.optimized import Optimized
@@ -20,7 +21,9 @@ from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
-from dort_compare.report.model_explorer import write_node_data
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA = 1
 
@@ -57,9 +60,13 @@ class Report:
         return self.causes[0] if self.causes else None
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, everything: bool = False) -> str:
+        """The verdict and the few rows that matter, in 80 columns; with ``everything`` every row."""
         from dort_compare.report.terminal import report_text  # noqa: PLC0415  (rich is only needed to print)
 
-        return report_text(self)
+        return report_text(self, everything=everything)
 
     def as_json(self) -> dict[str, Any]:
         """The report as strict JSON, infinity as the string "inf"."""
@@ -83,23 +90,53 @@ class Report:
 
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
-        check_writable(path)
-        Path(path).write_text(text + "\n")
+        write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
 
     def to_model_explorer(self, folder: str | Path) -> list[Path]:
         """Writes node data for Model Explorer, which colour a dumped model by its errors; returns the files.
 
         Raises UsageError or DumpError where they cannot be written.
         """
+        from dort_compare.report.model_explorer import write_node_data  # noqa: PLC0415  (most reports are only printed)
+
         return write_node_data(self.rows, folder)
 
+    def to_csv(self, path: str | Path) -> None:
+        """Writes the records of ``to_dataframe`` as CSV. Raises UsageError where it cannot be written."""
+        from dort_compare.report.records import csv_text  # noqa: PLC0415
 
-def check_writable(path: str | Path) -> None:
-    """Raises UsageError where a file cannot be written; creates nothing."""
-    path = Path(path)
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder; name a file")
-    folder = path.absolute().parent
-    if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")
+        write(path, csv_text(self))
+
+    def to_junit(self, path: str | Path) -> None:
+        """Writes JUnit XML: a test case for the verdict, each module of each graph, each output and gradient.
+
+        Raises UsageError where it cannot be written.
+        """
+        from dort_compare.report.junit import junit_text  # noqa: PLC0415
+
+        write(path, junit_text(self))
+
+    def to_sarif(self, path: str | Path) -> None:
+        """Writes SARIF 2.1.0: each cause at its line of source. Raises UsageError where it cannot be written."""
+        from dort_compare.report.sarif import sarif_text  # noqa: PLC0415
+
+        write(path, sarif_text(self))
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """A row for every value, output and gradient; ``report.records`` says what the columns hold.
+
+        Raises UsageError where pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError:
+            raise UsageError("to_dataframe needs pandas: pip install 'dort-compare[pandas]'") from None
+        from dort_compare.report.records import COLUMNS, records  # noqa: PLC0415
+
+        return pandas.DataFrame(records(self), columns=list(COLUMNS))
+
+    def _repr_html_(self) -> str:
+        """What Jupyter shows: the text, the verdict in colour."""
+        verdict, rest = self.verdict, self.text().removeprefix(self.verdict)
+        colour = "#1a7f37" if verdict == "agree" else "#cf222e"
+        return f'<pre><b style="color:{colour}">{verdict}</b>{html.escape(rest)}</pre>'

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dort_compare.measure.metrics import Distance, Number
+from dort_compare.plain import printable
 
 
 def new_table(*columns: str) -> Table:
@@ -24,11 +25,6 @@ def new_table(*columns: str) -> Table:
 class _Table(Table):
     def add_row(self, *cells: Any, **options: Any) -> None:
         super().add_row(*(printable(cell) for cell in cells), **options)
-
-
-def printable(text: str) -> str:
-    """``text`` in one line, control characters and the like as escapes: names may come from somebody else's file."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def rendered(renderable: Any) -> str:

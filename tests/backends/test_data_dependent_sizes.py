@@ -106,7 +106,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Args]]] = {
         [(torch.randn(3, 2), torch.tensor(n)) for n in ([1, 0, 3], [0, 0, 0], [2, 2, 2])],
     ),
     "unique numbers": (lambda x: torch.unique(x), vectors([3, 1, 1, 2], [3, 3, 3, 3])),
-    "unique neighbours": (lambda x: torch.unique_consecutive(x, return_counts=True), vectors([3, 1, 1, 3], [3, 3, 3, 3])),
+    "unique neighbours": (
+        lambda x: torch.unique_consecutive(x, return_counts=True),
+        vectors([3, 1, 1, 3], [3, 3, 3, 3]),
+    ),
     "counts of numbers": (lambda x: torch.bincount(x), vectors([1, 2, 2, 5], [0, 0, 9, 1])),
 }  # fmt: skip
 

@@ -256,7 +256,7 @@ def test_sizes_of_one_and_none_are_right_in_graphs_of_their_own() -> None:
 
 
 def test_sizes_that_become_none_inside_the_graph() -> None:
-    function, backend = compiled(lambda x: (x[2:].mean(0), x[2:].sum(), x[2:].reshape(-1, 2, 2) * 2), "dynamic", ())
+    function, _ = compiled(lambda x: (x[2:].mean(0), x[2:].sum(), x[2:].reshape(-1, 2, 2) * 2), "dynamic", ())
     for rows in (5, 3, 2):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(
@@ -286,4 +286,6 @@ def test_recorded_runs_hold_the_numbers() -> None:
     for n in (4, 7):
         function(torch.randn(9), n)
     (graph,) = backend.graphs
-    assert [[argument for argument in run.inputs if isinstance(argument, int) and argument != 9] for run in graph.runs] == [[4], [7]]
+    assert [
+        [argument for argument in run.inputs if isinstance(argument, int) and argument != 9] for run in graph.runs
+    ] == [[4], [7]]

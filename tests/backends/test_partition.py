@@ -94,7 +94,9 @@ def test_a_model_with_a_foreign_operation_trains_like_eager(name: str) -> None:
     assert report.verdict == "agree", str(report)
     assert report.fallbacks
     assert {row.phase for row in report.rows} == {"forward", "backward"}
-    assert not {(each.phase, each.fx_node) for each in report.fallbacks} & {(row.phase, row.fx_node) for row in report.rows}
+    assert not {(each.phase, each.fx_node) for each in report.fallbacks} & {
+        (row.phase, row.fx_node) for row in report.rows
+    }
 
 
 @pytest.mark.parametrize("backend", ["dort", "dort_debug"])
@@ -270,7 +272,8 @@ def test_the_report_counts_what_fell_back() -> None:
     assert report.verdict == "agree", str(report)
     assert "values (1 nodes ran in eager torch)" in str(report).splitlines()[0]
     assert "ran in eager torch, not in ONNX Runtime, and not compared: 1 nodes\n  no lowering:\n" in str(report)
-    assert f"    1 prims.erf_inv.default (FX node erf_inv, {__file__}:" in str(report)
+    assert "    1 prims.erf_inv.default (FX node erf_inv," in str(report)
+    assert f"{__file__}:" in str(report)
     (entry,) = report.as_json()["fallbacks"]
     assert entry["fx_node"] == "erf_inv"
     assert set(entry) == {"phase", "fx_node", "target", "source", "reason"}
@@ -307,7 +310,7 @@ def test_a_graph_that_runs_whole_says_nothing(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize("backend", ["dort", "dort_debug"])
 def test_fallback_off_is_an_error_in_one_line(backend: str) -> None:
     compiled = torch.compile(torch.erfinv, backend=backend, options={"fallback": False})
-    with pytest.raises(Exception, match="no lowering for prims.erf_inv.default") as caught:
+    with pytest.raises(Exception, match=r"no lowering for prims\.erf_inv\.default") as caught:
         compiled(torch.rand(3))
     assert isinstance(caught.value.inner_exception, MissingLoweringError)  # type: ignore[attr-defined]
     assert "\n" not in str(caught.value.inner_exception)  # type: ignore[attr-defined]

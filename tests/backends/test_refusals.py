@@ -119,7 +119,12 @@ def test_after_an_interrupt_compiling_works(
         train()
     torch.testing.assert_close(train(), list(torch.autograd.grad(model(x).square().sum(), list(model.parameters()))))
     entries = json.loads((tmp_path / "dump" / "manifest.json").read_text())["graphs"]
-    named = {entry[key] for entry in entries.values() for key in ("onnx", "fx", "graph", "constants", "inputs") if key in entry}
+    named = {
+        entry[key]
+        for entry in entries.values()
+        for key in ("onnx", "fx", "graph", "constants", "inputs")
+        if key in entry
+    }
     assert {path.name for path in (tmp_path / "dump").iterdir()} == named | {"manifest.json"}
     assert len(graphs_in(tmp_path / "dump")) == len(backend.graphs)
 
@@ -139,7 +144,7 @@ FAILING: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], type[Exception]
     ),
     "remainder": (lambda a, b: a % b, (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError),
     "index": (lambda x, i: x[i], (torch.randn(4), torch.tensor([1, 7])), IndexError),
-    "index_put": (
+    "index_put, accumulated": (
         lambda x, i: x.index_put((torch.tensor([0, 1]), i), x[:2, 0], accumulate=True),
         (torch.randn(4, 5), torch.tensor([1, 7])), IndexError,
     ),

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from dort_compare import comparison
 from dort_compare.cli import main, walk
 from dort_compare.dump.writer import MANIFEST
 
@@ -83,7 +84,7 @@ def test_a_dump_holds_both_models_and_is_replaced_whole(capsys, tmp_path, monkey
     def fail(*_args, **_kwargs):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(walk, "run_compiled", fail)
+    monkeypatch.setattr(walk, "outcome_table", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         main(["llama", *SMALL, "--part", "model", "--dump", str(folder)])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -100,14 +101,14 @@ def test_nothing_is_left_behind_without_a_dump(capsys, tmp_path, monkeypatch):
 
 
 def test_a_divergence_ends_with_status_1(capsys, monkeypatch):
-    real = walk.run_compiled
+    real = comparison.run_compiled
 
     def wrong(*args, **kwargs):
         outcome = real(*args, **kwargs)
         next(iter(outcome.outputs.values())).flatten()[3] += 1
         return outcome
 
-    monkeypatch.setattr(walk, "run_compiled", wrong)
+    monkeypatch.setattr(comparison, "run_compiled", wrong)
     status, out, _ = run(capsys, *SMALL)
     assert status == 1
     assert out.strip().splitlines()[-1].startswith("diverge: eager output output: max |eager - compiled| = 1")
@@ -150,7 +151,7 @@ def test_no_command_shows_the_help(capsys):
     with pytest.raises(SystemExit) as stopped:
         main([])
     assert stopped.value.code == 2
-    assert re.search("llama +Compares a part of a Llama", capsys.readouterr().err)
+    assert re.search("llama +A Llama against eager PyTorch", capsys.readouterr().err)
 
 
 def test_an_unwritable_or_foreign_dump_folder_is_refused(capsys, tmp_path):

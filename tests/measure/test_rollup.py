@@ -11,7 +11,7 @@ import torch
 from dort_compare.measure.metrics import distance
 from dort_compare.measure.modules import common_path
 from dort_compare.measure.outcome import outcome_rows
-from dort_compare.measure.rollup import by_module, ranked_gradients
+from dort_compare.measure.rollup import by_module, ranked
 from dort_compare.measure.rows import Row
 from dort_compare.measure.scatter import Scatter, within
 
@@ -39,9 +39,9 @@ def test_gradients_are_ranked_by_their_distance_in_floors() -> None:
     eager = {"small": ONE, "large": ONE * 1000, "lost": ONE}
     compiled = {"small": ONE + 1e-4, "large": ONE * 1000 + 0.01}
     rows = outcome_rows("debug", "gradient", eager, compiled, {}, None)
-    assert [(r.name, round(ratio)) for r, ratio in ranked_gradients(rows)[1:]] == [("small", 10), ("large", 1)]
-    assert ranked_gradients(rows)[0][0].name == "lost"
-    assert ranked_gradients(rows)[0][1] == math.inf
+    assert [(r.name, round(ratio)) for r, ratio in ranked(rows)[1:]] == [("small", 10), ("large", 1)]
+    assert ranked(rows)[0][0].name == "lost"
+    assert ranked(rows)[0][1] == math.inf
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from dort_compare.errors import UsageError
 from dort_compare.measure.metrics import distance
 from dort_compare.measure.outcome import outcome_rows
+from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
@@ -25,7 +26,8 @@ ROW_KEYS = {
 }  # fmt: skip
 DIVERGENCE_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason", "inherited", "local",
-    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches",
+    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches", "graph",
+    "operands",
 }  # fmt: skip
 ONE = torch.ones(2)
 NAN = torch.tensor([math.nan, 1.0])
@@ -120,6 +122,51 @@ def test_equal_is_marked_equal_and_only_that(tmp_path: Path) -> None:
 def test_long_cells_are_never_cut() -> None:
     source = "/very" * 60 + "/model.py:7"
     assert source in str(report(row(NAN, source=source)))
+
+
+def test_every_line_fits_80_columns_where_its_words_do() -> None:
+    where = {"module": "layers.0.self_attn.q_proj", "source": "/home/somebody/project/model.py:1234"}
+    rows = [row(ONE + 1, fx_node=f"scaled_dot_product_{n}", call=f"scaled_dot_product_{n}", **where) for n in range(30)]
+    rows += [row(ONE + 1, fx_node=f"late_{n}", status="inherits", **where) for n in range(30)]
+    assert max(map(len, str(report(*rows, got=ONE + 1)).splitlines())) <= 80
+
+
+def test_few_causes_and_few_rows_are_shown_unless_all_are_asked_for() -> None:
+    rows = [row(ONE + 1, fx_node=f"bad_{n}") for n in range(9)] + [row(ONE, fx_node="fine")]
+    text, everything = str(report(*rows)), report(*rows).text(everything=True)
+    assert text.splitlines()[0] == "diverge (and 8 more): backward bad_0 (aten.mul.Tensor)"
+    assert "  in module layers.0.mlp at model.py:7" in text.splitlines()
+    assert [f"backward bad_{n} (" in text for n in (2, 3)] == [True, False]
+    assert "and 6 more; --all, or report.text(everything=True), shows them" in text
+    assert "and 1 more that are not ok" in text
+    assert all(f"also: backward bad_{n} (" in everything for n in range(1, 9))
+    assert any(line.startswith("ok ") and "fine" in line for line in everything.splitlines())
+    assert "more" not in everything.splitlines()[-1]
+
+
+def test_a_cause_tells_what_it_reads_and_what_it_reaches() -> None:
+    class Graph:
+        def reached(self, _graph: int, _name: str) -> Reach:
+            return Reach(8, ("out",), tuple(f"p{n}" for n in range(9)))
+
+        def operands(self, _graph: int, _name: str) -> tuple[str, ...]:
+            return "late", "primals_1"
+
+    rows = (row(ONE + 1, fx_node="late", status="inherits"), row(ONE + 1))
+    text = str(Report(*judge(rows, (), Graph()), rows, ()))  # type: ignore[arg-type]
+    assert "\n  reads late (inherits), primals_1 (given)\n  made by mul.Mul\n" in text
+    assert "  reaches 7 later values; outputs out; gradients p0, p1, p2, p3, p4, p5 and 3\n    more\n" in text
+
+
+def test_outputs_and_gradients_are_ranked_and_those_of_several_backends_told_apart() -> None:
+    names = [f"p{n}" for n in range(8)]
+    got = {name: ONE + n * 1e-6 for n, name in enumerate(names)}
+    found = [outcome_rows(each, "gradient", dict.fromkeys(names, ONE), got, {}, None) for each in ("debug", "inductor")]
+    lines = str(Report("agree", (), (row(ONE),), tuple(found[0]))).splitlines()
+    table = [line.split()[:2] for line in lines if line.startswith("~")]
+    assert table == [["~", f"p{n}"] for n in (7, 6, 5, 4, 3)]
+    assert "and 3 more, nearer" in lines
+    assert "gradient, inductor" in str(Report("agree", (), (row(ONE),), (*found[0], *found[1])))
 
 
 def test_what_was_computed_in_float32_is_counted() -> None:

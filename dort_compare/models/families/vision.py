@@ -45,7 +45,7 @@ class ResNet(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down by pooling, up by transposed and by interpolated convolutions, with skips; (batch, 3, h, w) to (batch, 2, h, w)."""
+    """Down by pooling, up by transposed and interpolated convolutions; (batch, 3, h, w) to (batch, 2, h, w)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,75 @@
+"""Random inputs by what a person writes: ``float32[2,16]``, ``ids=int64[2,128]:4000``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.graph import dtype_abbrs
+
+from dort_compare.errors import UsageError
+
+_FORM = re.compile(
+    r"(?:(?P<name>[^\W\d]\w*)=)?(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d\s,]*)\](?::(?:(?P<low>[^:]+):)?(?P<high>[^:]+))?"
+)
+_DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {
+    str(dtype).removeprefix("torch."): dtype for dtype in dtype_abbrs
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A tensor to draw: ``dtype``, sizes in elements, and the range of its elements, ``high`` left out.
+
+    Without a range, floats are drawn from the standard normal distribution, integers from 0 and 1.
+    """
+
+    name: str | None
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Spec:
+        """Reads ``[NAME=]DTYPE[SIZES][:[LOW:]HIGH]``, where a dtype is torch's name or that of FX graphs ("f32").
+
+        Raises UsageError for what is none.
+        """
+        found = _FORM.fullmatch(text.strip())
+        dtype = _DTYPES.get(found["dtype"]) if found else None
+        try:
+            if found is None or dtype is None:
+                raise ValueError
+            sizes = tuple(int(size) for size in found["sizes"].split(",") if size.strip())
+            low, high = (float(end) if end else None for end in (found["low"], found["high"]))
+            if high is not None and not -math.inf < (low or 0) < high < math.inf:
+                raise ValueError
+            return cls(found["name"], dtype, sizes, low, high)
+        except ValueError:
+            raise UsageError(
+                f"{text!r} describes no input; write a dtype and sizes, float32[2,16], "
+                "or for integers from 0 to 3999, of the argument ids, ids=int64[2,128]:4000"
+            ) from None
+
+    def draw(self, generator: torch.Generator, requires_grad: bool = False) -> torch.Tensor:
+        """The tensor, on the CPU; floats ask for their gradient where ``requires_grad``."""
+        if not (self.dtype.is_floating_point or self.dtype.is_complex):
+            ends = int(self.low or 0), int(self.high or 2)
+            return torch.randint(*ends, self.sizes, generator=generator).to(self.dtype)
+        wide = torch.complex64 if self.dtype.is_complex else torch.float32
+        dtype = torch.promote_types(self.dtype, wide) if self.dtype.itemsize > 1 else wide
+        if self.high is None:
+            drawn = torch.randn(self.sizes, dtype=dtype, generator=generator)
+        else:
+            low = self.low or 0
+            drawn = torch.rand(self.sizes, dtype=dtype, generator=generator) * (self.high - low) + low
+        return drawn.to(self.dtype).requires_grad_(requires_grad)
+
+
+def is_spec(value: Any) -> bool:
+    """Whether a value is text that describes an input, rather than an argument."""
+    return isinstance(value, str) and _FORM.fullmatch(value.strip()) is not None

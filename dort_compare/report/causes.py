@@ -1,0 +1,108 @@
+"""The verdict and its causes, as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dort_compare.measure.reach import Reach
+from dort_compare.measure.rows import Row
+from dort_compare.measure.verdict import Divergence
+from dort_compare.plain import printable
+
+if TYPE_CHECKING:
+    from dort_compare.report.report import Report
+
+WIDTH = 80
+_NAMES = 6
+
+
+def verdict_line(report: Report) -> str:
+    """The verdict in one line."""
+    if report.first_divergence is None:
+        return _agreement(report)
+    return f"{_head(report)}: {cause_text(report.first_divergence)}"
+
+
+def cause_text(cause: Divergence) -> str:
+    """A cause in one line: what departs, where, by how much, who is further from float64, and what it reaches."""
+    if not cause.fx_node:
+        return cause.reason
+    return printable(f"{_what(cause)}{_where(cause)}: {cause.reason}{_reach_text(cause.reach)}")
+
+
+def verdict_lines(report: Report, limit: int | None = None) -> Iterator[str]:
+    """The verdict, and for each cause lines of at most 80 characters where words allow: how far it departs, what it
+    reads and what it reaches. ``limit`` bounds the causes."""
+    if not report.causes:
+        yield wrapped(_agreement(report))
+    for number, cause in enumerate(report.causes[:limit]):
+        yield wrapped(printable(f"also: {_what(cause)}" if number else f"{_head(report)}: {_what(cause)}"))
+        yield from (wrapped(printable(f"  {line}")) for line in _details(cause, report.rows))
+    left = len(report.causes) - (limit or len(report.causes))
+    if left > 0:
+        yield f"and {left} more; --all, or report.text(everything=True), shows them"
+
+
+def wrapped(text: str) -> str:
+    """The text in lines of 80 characters, those after the first further in; a long word, as a path, is not cut."""
+    further = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+
+
+def few(names: Sequence[str], limit: int = _NAMES) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _agreement(report: Report) -> str:
+    compared = sum(row.inherited is not None for row in report.rows)
+    left = len(report.rows) - compared
+    values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
+    if report.fallbacks:
+        values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
+    if report.outputs:
+        values += f" and {len(report.outputs)} outputs and gradients"
+    return f"agree: {values}, none beyond its noise floor"
+
+
+def _head(report: Report) -> str:
+    others = f" (and {len(report.causes) - 1} more)" if len(report.causes) > 1 else ""
+    return f"diverge{others}"
+
+
+def _what(cause: Divergence) -> str:
+    """What departs: a value, or where none does, as the reason says."""
+    name = f"{cause.phase} {cause.fx_node}" if cause.fx_node else cause.reason
+    return name + (f" ({cause.target})" if cause.target else "")
+
+
+def _where(cause: Divergence) -> str:
+    module = f" in module {cause.module}" if cause.module else ""
+    return module + (f" at {cause.source}" if cause.source else "")
+
+
+def _details(cause: Divergence, rows: Sequence[Row]) -> Iterator[str]:
+    if where := _where(cause).strip():
+        yield where
+    if cause.fx_node:
+        yield cause.reason
+    if cause.operands:
+        statuses = {row.fx_node: row.status for row in rows if row.graph == cause.graph}
+        read = [f"{name} ({statuses.get(name, 'given')})" for name in cause.operands]
+        yield f"reads {few(read)}"
+    if cause.onnx_nodes:
+        yield f"made by {few(cause.onnx_nodes)}"
+    if cause.reach is not None:
+        outputs, gradients = cause.reach.outputs, cause.reach.gradients
+        named = [f"{what} {few(names)}" for what, names in (("outputs", outputs), ("gradients", gradients)) if names]
+        yield "; ".join([f"reaches {cause.reach.values - 1} later values", *named])
+
+
+def _reach_text(reach: Reach | None) -> str:
+    if reach is None:
+        return ""
+    parts = [f"{len(names)} {kind}s" for names, kind in ((reach.outputs, "output"), (reach.gradients, "gradient"))]
+    return f"; it reaches {reach.values - 1} later values, {parts[0]} and {parts[1]}"
