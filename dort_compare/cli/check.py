@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from dort_compare.cli.files import check_files, report_files, write_report
 from dort_compare.dump import graphs_in
 from dort_compare.offline import check as check_dump
-from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
 
 _COUNT = click.IntRange(min=1)
@@ -34,15 +34,13 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--repeat", "repeats", default=1, type=_COUNT, show_default=True, help="How often each value is computed."
 )
-@click.option("--json", "json_file", type=_FILE, default=None, help="File for the report.")
-def check(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
+@report_files
+def check(*, dump: Path, json_file: Path | None, html_file: Path | None, **given: Any) -> bool:
     """Compares the graphs of a dump, as they ran when it was made, with eager PyTorch."""
-    if json_file is not None:
-        check_writable(json_file)
+    check_files(json_file, html_file)
     report = check_dump(dump, **given)
     click.echo(str(report))
     if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):
         click.echo(f"not compared, for they did not run when the dump was made: {', '.join(left)}")
-    if json_file is not None:
-        report.to_json(json_file)
+    write_report(report, json_file, html_file)
     return report.verdict == "agree"

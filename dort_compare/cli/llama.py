@@ -12,11 +12,11 @@ import click
 import torch
 
 from dort_compare.backends.options import EXPORTERS, Options
+from dort_compare.cli.files import check_files, report_files, write_report
 from dort_compare.cli.walk import Settings, walk
 from dort_compare.dump import staged
 from dort_compare.errors import RuntimeUnavailableError, UsageError
 from dort_compare.models import PARTS, SOURCES
-from dort_compare.report.report import check_writable
 from dort_compare.trace.executions import MEMORY
 
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -76,24 +76,30 @@ def _size(name: str, default: int, text: str) -> Callable[[Any], Any]:
     metavar="[ERROR]",
 )
 @click.option("--dump", type=click.Path(path_type=Path), default=None, help="Folder that keeps graphs and inputs.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="File for the report.")
+@report_files
 def llama(
-    *, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, json_file: Path | None, **given: Any
+    *,
+    cuda: bool,
+    mixed: bool,
+    mixed_dtype: str,
+    dump: Path | None,
+    json_file: Path | None,
+    html_file: Path | None,
+    **given: Any,
 ) -> bool:
     """Compares a part of a Llama, run by ONNX Runtime, with eager PyTorch: outputs, gradients and every value."""
     if cuda and not torch.cuda.is_available():
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
-    if json_file is not None:
-        check_writable(json_file)
-        if dump is not None and dump.absolute() in json_file.absolute().parents:
-            raise UsageError(f"--json {json_file} lies in the dump folder, which is replaced as a whole; put it beside")
+    check_files(json_file, html_file)
+    for flag, file in (("--json", json_file), ("--html", html_file)):
+        if file is not None and dump is not None and dump.absolute() in file.absolute().parents:
+            raise UsageError(f"{flag} {file} lies in the dump folder, which is replaced as a whole; put it beside")
     autocast = _DTYPES[mixed_dtype] if mixed else None
     given["opset"] = Options.of(exporter=given["exporter"], target_opset=given["opset"]).opset
     settings = Settings(device="cuda" if cuda else "cpu", autocast=autocast, **given)
     with _folder(dump) as folder:
         report = walk(settings, folder, shown_as=dump, echo=click.echo)
-    if json_file is not None:
-        report.to_json(json_file)
+    write_report(report, json_file, html_file)
     return report.verdict == "agree"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from dort_compare.measure.diff_verdict import Cause, Findings
 from dort_compare.measure.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
-from dort_compare.report.report import check_writable
+from dort_compare.report.report import write
 from dort_compare.report.tables import max_abs, new_table, number, printable, rendered, shape_text
 
 SCHEMA = 1
@@ -74,9 +74,7 @@ class Diff:
 
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
-        check_writable(path)
-        Path(path).write_text(text + "\n")
+        write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
 
 
 def _lines(diff: Diff, everything: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The result of a comparison, and its forms: text and JSON."""
+"""The result of a comparison, and its forms: text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -62,10 +62,13 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as strict JSON, infinity as the string "inf"."""
+        from dort_compare.report.terminal import verdict_line  # noqa: PLC0415  (it imports this file)
+
         first = self.first_divergence
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
+            "summary": verdict_line(self),
             "first_divergence": first.to_json() if first else None,
             "causes": [cause.to_json() for cause in self.causes],
             "rows": [row.to_json() for row in self.rows],
@@ -82,9 +85,19 @@ class Report:
 
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False)
-        check_writable(path)
-        Path(path).write_text(text + "\n")
+        write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+
+    def to_html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs nothing beside it. Raises UsageError where it cannot be written."""
+        from dort_compare.report.html import page  # noqa: PLC0415  (most reports are only printed)
+
+        write(path, page(self.as_json()))
+
+
+def write(path: str | Path, text: str) -> None:
+    """Writes a file. Raises UsageError where it cannot be written."""
+    check_writable(path)
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def check_writable(path: str | Path) -> None:

@@ -1,0 +1,240 @@
+// The error along the graph: inherited and local, of every value in the order in which they ran.
+
+const UNITS = {
+  floors: { name: "in noise floors (1 is where an op departs)", of: (row, which) => row[`${which}Ratio`], floor: () => 1 },
+  relative: { name: "over the largest element", of: (row, which) => shown(row[which], "max_rel"), floor: (row) => (row.local ?? row.inherited)?.scale ? row.noise_floor / (row.local ?? row.inherited).scale : null },
+  absolute: { name: "absolute", of: (row, which) => shown(row[which], "max_abs"), floor: (row) => row.noise_floor },
+};
+const SERIES = [
+  { key: "inherited", name: "inherited", sign: "–", why: "each side on its own earlier values" },
+  { key: "local", name: "local", sign: "●", why: "ONNX on torch's operands: what this op adds" },
+  { key: "diverges", name: "diverges", sign: "✕", why: "beyond its noise floor" },
+  { key: "floor", name: "noise floor", sign: "┄", why: "what rounding explains" },
+];
+const HEIGHT = 320;
+
+function shown(distance, field) {
+  if (!distance) return null;
+  return distance.finding ? Infinity : distance[field] ?? Infinity;
+}
+
+/** By series, a number for each row; zero and what is no number stand a decade below and above all others. */
+function plotData(rows, unit) {
+  const { of, floor } = UNITS[unit];
+  const raw = {
+    inherited: rows.map((row) => of(row, "inherited")),
+    local: rows.map((row) => of(row, "local")),
+    diverges: rows.map((row) => (row.status === "diverges" ? of(row, "local") ?? of(row, "inherited") : null)),
+    floor: rows.map((row) => (row.inherited ? floor(row) : null)),
+  };
+  let low = Infinity, high = 0;
+  for (const column of Object.values(raw)) {
+    for (const value of column) {
+      if (value > 0 && value < low) low = value;
+      if (value > high && value < Infinity) high = value;
+    }
+  }
+  if (low > high) [low, high] = [1e-3, 1e3];
+  const bottom = Math.floor(Math.log10(low)) - 1, top = Math.ceil(Math.log10(high)) + 1;
+  const placed = (value) => (value === null || value === undefined ? null : value === 0 ? 10 ** bottom : value === Infinity ? 10 ** top : value);
+  const series = SERIES.map(({ key }) => raw[key].map(placed));
+  return { series, bottom, top };
+}
+
+/** The plot with its controls; `mark` shows which row is open. */
+function makePlot(report, open) {
+  const rows = report.values;
+  const area = make("div", { class: "plot", tabindex: "0", role: "application",
+    "aria-label": "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table below holds the same." });
+  const tip = make("div", { class: "tip", hidden: true }), here = make("div", { class: "here", hidden: true });
+  let data = plotData(rows, "floors"), at = null, chosen = null;
+
+  let chart = null;
+  chart = new uPlot({
+    width: 600, height: HEIGHT,
+    legend: { show: false },
+    padding: [20, 16, 0, 0],
+    cursor: { points: { show: false }, drag: { x: true, y: false }, y: false },
+    scales: {
+      x: { time: false, range: (_, low, high) => [low === null ? 0 : low, high === null ? 1 : high === low ? low + 1 : high] },
+      y: { distr: 3, range: () => [10 ** (data.bottom - 0.3), 10 ** (data.top + 0.3)] },
+    },
+    axes: [
+      { stroke: () => colour("soft"), grid: { show: false }, ticks: { stroke: () => colour("line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000] },
+      { stroke: () => colour("soft"), grid: { stroke: () => colour("line"), width: 1 }, ticks: { show: false }, size: 62,
+        splits: () => decades(data), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => decadeText(value, data)) },
+    ],
+    series: [{}, ...SERIES.map(({ key }) => (key === "floor"
+      ? { stroke: () => colour("soft"), width: 1, dash: [4, 4], points: { show: false } }
+      : { paths: () => null, points: { show: false } }))],
+    hooks: { drawSeries: [drawMarks], draw: [(u) => drawParts(u, rows), () => place()] },
+  }, [rows.map((_, i) => i), ...data.series], area);
+  chart.over.append(here, tip);
+
+  /** The line through the value that is pointed at, or else open. */
+  function place() {
+    if (!chart) return;
+    const index = at ?? chosen, x = index === null ? -1 : chart.valToPos(index, "x");
+    here.hidden = x < 0 || x > chart.over.clientWidth;
+    here.style.left = `${x}px`;
+  }
+  const point = (index, isSpoken = false) => {
+    at = index;
+    tip.hidden = index === null;
+    if (index !== null) {
+      tip.replaceChildren(...tipLines(rows[index]));
+      const x = chart.valToPos(index, "x");
+      tip.style.left = `${Math.max(0, Math.min(x + 12, chart.over.clientWidth - 260))}px`;
+      if (isSpoken) say([...tip.children].map((each) => each.textContent).join(", "));
+    }
+    place();
+  };
+  const zoom = (low, high) => {
+    const span = Math.max(high - low, 4), start = Math.max(0, Math.min(low, rows.length - 1 - span));
+    chart.setScale("x", { min: start, max: Math.min(rows.length - 1, start + span) });
+  };
+  const scaled = (factor) => {
+    const { min, max } = chart.scales.x, middle = at ?? (min + max) / 2;
+    zoom(Math.round(middle - (middle - min) * factor), Math.round(middle + (max - middle) * factor));
+  };
+  const whole = () => zoom(0, rows.length - 1);
+
+  let pressed = null;
+  chart.over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
+  chart.over.addEventListener("mousemove", (event) => point(nearest(chart, data, event)));
+  chart.over.addEventListener("mouseleave", () => point(null));
+  chart.over.addEventListener("click", (event) => {
+    const index = nearest(chart, data, event);
+    if (index !== null && Math.abs(event.clientX - pressed) < 4) open(rows[index]);
+  });
+  area.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
+    const act = { Enter: () => (at ?? chosen) !== null && open(rows[at ?? chosen], true), "+": () => scaled(0.5), "-": () => scaled(2), 0: whole }[event.key];
+    if (step) point(Math.max(0, Math.min(rows.length - 1, (at ?? chosen ?? -step) + step)), true);
+    else if (act) act();
+    else return;
+    event.preventDefault();
+  });
+  new ResizeObserver(() => chart.setSize({ width: area.clientWidth, height: HEIGHT })).observe(area);
+  const redraw = () => { COLOURS.clear(); chart.redraw(false); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  const change = (name) => {
+    data = plotData(rows, name);
+    chart.setData([rows.map((_, i) => i), ...data.series], false);
+    chart.redraw(true, true);
+  };
+  const parts = partsOf(rows).map(({ name, first, last }) => make("button", { type: "button", onclick: () => zoom(first, last) }, name));
+  const buttons = make("div", { class: "buttons", role: "group", "aria-label": "Zoom" },
+    make("button", { type: "button", onclick: () => scaled(0.5), "aria-label": "Zoom in" }, "+"),
+    make("button", { type: "button", onclick: () => scaled(2), "aria-label": "Zoom out" }, "−"),
+    make("button", { type: "button", onclick: whole }, "Whole"), parts.length > 1 ? parts : null);
+  const units = make("select", { onchange: (event) => change(event.target.value) },
+    Object.entries(UNITS).map(([key, { name }]) => make("option", { value: key }, name)));
+  const legend = make("fieldset", { class: "legend" }, make("legend", {}, "Shown"), SERIES.map(({ key, name, sign, why }, i) => make("label", { title: why },
+    make("input", { type: "checkbox", checked: true, onchange: (event) => chart.setSeries(i + 1, { show: event.target.checked }) }),
+    make("span", { class: `sign ${key}`, "aria-hidden": "true" }, sign), ` ${name}`)));
+  const element = make("div", {}, make("div", { class: "controls" }, buttons, make("label", {}, make("span", {}, "Error"), units), legend), area,
+    make("p", { class: "hint" }, "Drag to zoom, double-click for the whole, click a value to go to its row. Values stand in the order in which they ran."));
+  return { element, mark: (row) => { chosen = row?.index ?? null; place(); }, redraw };
+}
+
+/** The stretches of rows that belong to one graph. */
+function partsOf(rows) {
+  const parts = [];
+  rows.forEach(({ part }, i) => {
+    if (parts.at(-1)?.name === part) parts.at(-1).last = i;
+    else parts.push({ name: part, first: i, last: i });
+  });
+  return parts;
+}
+
+/** The row whose mark is closest to the mouse, within some pixels; thousands may share one. */
+function nearest(chart, { series }, { offsetX, offsetY }) {
+  const first = Math.floor(chart.posToVal(offsetX - 8, "x")), last = Math.ceil(chart.posToVal(offsetX + 8, "x"));
+  let found = null, closest = 40 ** 2;
+  for (let i = Math.max(0, first); i <= Math.min(last, series[0].length - 1); i++) {
+    const x = chart.valToPos(i, "x") - offsetX;
+    for (const which of [0, 1, 2]) {
+      if (series[which][i] === null || !chart.series[which + 1].show) continue;
+      const apart = x ** 2 + (chart.valToPos(series[which][i], "y") - offsetY) ** 2;
+      if (apart < closest) [found, closest] = [i, apart];
+    }
+  }
+  return found;
+}
+
+function tipLines(row) {
+  return [make("strong", {}, `${row.fx_node}`), make("span", {}, `${row.part} · ${row.target}`),
+    make("span", {}, `local ${gap(row.local)}, inherited ${gap(row.inherited)}, floor ${number(row.noise_floor)}`), badge(row.status)];
+}
+
+function decades({ bottom, top }) {
+  const step = Math.ceil((top - bottom) / 9);
+  const found = [];
+  for (let power = bottom; power < top; power += step) found.push(10 ** power);
+  return [...found, 10 ** top];
+}
+
+function decadeText(value, { bottom, top }) {
+  const power = Math.round(Math.log10(value));
+  if (power === bottom) return "exact 0";
+  if (power === top) return "∞ NaN";
+  return power === 0 ? "1" : `10${[...String(power)].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
+}
+
+const SHAPES = {
+  inherited: (ctx, x, y, pixel) => ctx.fillRect(x - 3 * pixel, y - pixel, 6 * pixel, 2 * pixel),
+  local: (ctx, x, y, pixel) => { ctx.beginPath(); ctx.arc(x, y, 2.5 * pixel, 0, 2 * Math.PI); ctx.fill(); },
+  diverges: (ctx, x, y, pixel) => {
+    const size = 5 * pixel;
+    ctx.beginPath();
+    ctx.moveTo(x - size, y - size);
+    ctx.lineTo(x + size, y + size);
+    ctx.moveTo(x - size, y + size);
+    ctx.lineTo(x + size, y - size);
+    ctx.stroke();
+  },
+};
+
+/** The marks of a series, each of its own shape; where many would cover one another, one of them. */
+function drawMarks(chart, which) {
+  const key = SERIES[which - 1]?.key, draw = SHAPES[key];
+  if (!draw) return;
+  const { ctx, bbox, scales } = chart, pixel = devicePixelRatio, drawn = new Set();
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left - 5 * pixel, bbox.top, bbox.width + 10 * pixel, bbox.height);
+  ctx.clip();
+  ctx.fillStyle = ctx.strokeStyle = colour(key);
+  ctx.lineWidth = 2.5 * pixel;
+  const last = Math.min(chart.data[0].length - 1, Math.ceil(scales.x.max));
+  for (let i = Math.max(0, Math.floor(scales.x.min)); i <= last; i++) {
+    const value = chart.data[which][i];
+    if (value === null) continue;
+    const x = Math.round(chart.valToPos(i, "x", true)), y = Math.round(chart.valToPos(value, "y", true));
+    if (drawn.has(x * 65536 + y)) continue;
+    drawn.add(x * 65536 + y);
+    draw(ctx, x, y, pixel);
+  }
+  ctx.restore();
+}
+
+/** Where one graph ends and the next begins, with their names. */
+function drawParts(chart, rows) {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  ctx.fillStyle = colour("soft");
+  ctx.strokeStyle = colour("soft");
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { name, first, last } of partsOf(rows)) {
+    const left = Math.max(bbox.left, chart.valToPos(first - 0.5, "x", true));
+    const right = Math.min(bbox.left + bbox.width, chart.valToPos(last + 0.5, "x", true));
+    if (right <= left) continue;
+    if (first > 0 && left > bbox.left) ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
+    if (ctx.measureText(name).width < right - left - 12) ctx.fillText(name, left + 6 * devicePixelRatio, bbox.top - 5 * devicePixelRatio);
+  }
+  ctx.restore();
+}
