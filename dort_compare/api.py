@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def compare(
     effort = Effort(memory, repeats, optimized, suggest_fp32)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, effort).report
+        report = compare_with(model, call, backend, dynamic, effort).report
+        return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
 
 def _defaults(provider: str) -> dict[str, Any]:

@@ -29,7 +29,9 @@ VERSION = "dort_compare.version"
 PRODUCER = "dort_compare"
 """The ``producer_name`` of the models that our own lowering makes."""
 
-_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILINE)
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:.*\n(?!\s*File ")[^\S\n]*(?P<code>.+))?', re.MULTILINE
+)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
@@ -97,11 +99,20 @@ def module_path(node: fx.Node) -> str:
 
 def source_line(node: fx.Node) -> str:
     """ "file:line" of the innermost frame outside torch, or of the innermost frame where all are torch's own."""
-    frames = [(m["file"], m["line"]) for m in _FRAME.finditer(node.meta.get("stack_trace") or "")]
-    if not frames:
-        return ""
-    own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    return ":".join((own or frames)[-1])
+    frame = _frame(node)
+    return f"{frame['file']}:{frame['line']}" if frame else ""
+
+
+def source_code(node: fx.Node) -> str:
+    """What stands in the line that ``source_line`` names, as it was traced; "" where that is not known."""
+    frame = _frame(node)
+    return (frame["code"] or "").strip() if frame else ""
+
+
+def _frame(node: fx.Node) -> re.Match[str] | None:
+    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
+    own = [frame for frame in frames if not frame["file"].startswith(_TORCH)]
+    return (own or frames)[-1] if frames else None
 
 
 class NameAuthority:

@@ -71,6 +71,10 @@ class Settings:
         """What ``compare`` calls ``suggest_fp32``; 0 stands for the floors."""
         return self.suggest_fp32 or self.suggest_fp32 is not None
 
+    def as_json(self) -> dict[str, Any]:
+        """By name, as strict JSON."""
+        return {**asdict(self), "autocast": str(self.autocast).removeprefix("torch.") if self.autocast else None}
+
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
         config = LlamaConfig(
@@ -112,7 +116,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     echo(outcome_table(comparison.report.outputs))
     _tell_dump(echo, folder, shown_as)
     _tell_models(echo, settings, folder, comparison.graphs)
-    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows))
+    told = {**settings.as_json(), "dump": shown_as and str(shown_as)}
+    report = replace(comparison.report, outputs=(*comparison.report.outputs, *onnxrt_rows), settings=told)
     if report.verdict == "agree":
         verdict, causes = judge(report.rows, report.outputs)
         report = replace(report, verdict=verdict, causes=causes)

@@ -20,7 +20,8 @@ class Row:
     the latter's distances from float64 are measured where the two sides lie more than a few roundings apart. ``reason``
     says why nothing was held against an unaligned value, or what numbers do not say of a diverging one. ``call`` is the
     FX node that computes the value: another one than ``fx_node`` where an op has several results. ``fused`` holds the
-    FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``.
+    FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``. ``operands`` are the FX nodes that it
+    reads, inputs of the graph among them; ``code`` is what stands in the ``source`` line, "" where that is not known.
     """
 
     phase: Phase
@@ -38,6 +39,8 @@ class Row:
     onnx_nodes: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
     fused: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
+    code: str = ""
     computed_in: str | None = None
     is_unstable: bool = False
     inherited: Distance | None = None
@@ -64,6 +67,8 @@ class Row:
             "shape": list(self.shape),
             "module": self.module,
             "source": self.source,
+            "code": self.code,
+            "operands": list(self.operands),
             "computed_in": self.computed_in,
             "inherited": self.inherited.to_json() if self.inherited else None,
             "local": self.local.to_json() if self.local else None,

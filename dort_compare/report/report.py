@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ class Report:
     against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
     made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
     exposed models. precision: casts, and how half-precision values use their dtype.
-    suggestion: what to keep in float32, where that was asked for.
+    suggestion: what to keep in float32, where that was asked for. settings: what was asked for, as JSON values.
+    environment: the versions and the machine that it ran on.
     """
 
     verdict: Judgement
@@ -49,6 +51,8 @@ class Report:
     observed: tuple[Observed, ...] = ()
     precision: Precision = field(default_factory=Precision)
     suggestion: Suggestion | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -81,6 +85,8 @@ class Report:
             "observer": [seen.to_json() for seen in self.observed],
             "precision": self.precision.to_json(),
             "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
+            "settings": dict(self.settings),
+            "environment": dict(self.environment),
         }
 
     def to_json(self, path: str | Path) -> None:

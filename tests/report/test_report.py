@@ -16,7 +16,7 @@ from dort_compare.report.terminal import verdict_line
 
 ROW_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "dtype", "shape", "module", "source", "inherited", "local",
-    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "status",
+    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "status", "operands", "code",
 }  # fmt: skip
 DIVERGENCE_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason", "inherited", "local",

@@ -107,6 +107,6 @@ function elsewhereSection(report) {
 
 function setupSection(report) {
   const graphs = report.graphs.map((each) => `${each.graph} ${each.phase}${each.compile_id ? ` (compile id ${each.compile_id})` : ""}`).join(", ");
-  const pairs = (known) => Object.entries(known ?? {}).map(([name, value]) => [name, value === null ? null : typeof value === "string" ? value : JSON.stringify(value)]);
-  return section("setup", "Setup", facts([["graphs", graphs], ...pairs(report.settings), ...pairs(report.environment)]));
+  const pairs = (known) => Object.entries(known ?? {}).map(([name, value]) => [name.replaceAll("_", " "), value === null ? null : typeof value === "string" ? value : JSON.stringify(value)]);
+  return section("setup", "Setup", make("h3", {}, "Asked for"), facts([["graphs", graphs], ...pairs(report.settings)]), make("h3", {}, "Environment"), facts(pairs(report.environment)));
 }
