@@ -11,6 +11,7 @@ from dort_compare.cli.bisect import bisect
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
 from dort_compare.cli.llama import llama
+from dort_compare.cli.report import report
 from dort_compare.cli.repro import repro
 from dort_compare.errors import DortError
 from dort_compare.report.tables import printable
@@ -28,6 +29,7 @@ commands.add_command(bisect)
 commands.add_command(check)
 commands.add_command(diff)
 commands.add_command(llama)
+commands.add_command(report)
 commands.add_command(repro)
 
 

@@ -12,8 +12,10 @@ from browser import Page, chromium
 from samples import INF, NAN, ONE, report, row
 from selenium.webdriver import ActionChains, Chrome, Keys
 
+from dort_compare.measure.changes import changes
 from dort_compare.report import Report, html
 
+HOSTILE = "</script><script>document.title = 'owned'</script>"
 Show = Callable[[Report], Page]
 
 
@@ -165,6 +167,40 @@ def test_every_control_has_a_name(show: Show) -> None:
     named = [n for n in nodes if not n["ignored"] and n["role"]["value"] in roles]
     assert {n["role"]["value"] for n in named} >= {"button", "checkbox", "combobox", "searchbox", "link"}
     assert [n for n in named if not n.get("name", {}).get("value")] == []
+
+
+def test_neighbours_lead_on(show: Show) -> None:
+    code = "y = x * 2"
+    page = show(report(row(ONE, fx_node="first"), row(ONE + 1, fx_node="second", operands=("first", "x"), code=code)))
+    page.find(".cause button").click()
+    assert page.texts(".nodes button, .nodes .soft")[:2] == ["first ✓", "x"]
+    assert page.text("#detail pre") == code
+    page.find(".nodes button").click()
+    assert page.text("#detail h2") == "first"
+    assert page.texts(".nodes button") == ["second ✕"]
+
+
+def test_what_changed_between_two_reports(driver: Chrome, tmp_path: Path) -> None:
+    old, new = graph("a", "b", HOSTILE).as_json(), graph("a", "b", HOSTILE, bad=2).as_json()
+    (tmp_path / "changes.html").write_text(html.changes_page(old, new, changes(old, new)), encoding="utf-8")
+    page = Page(driver, tmp_path / "changes.html")
+    assert page.text("h1") == "Worse"
+    assert page.cells("name") == [HOSTILE, "y"]
+    assert page.text(".left") == "2 of 4 values"
+    page.find("input[name=same]").click()
+    page.wait(lambda: page.cells("name") == ["a", "b", HOSTILE, "y"])
+    assert page.errors() == []
+
+
+def test_a_report_that_was_edited_shows_what_it_can(driver: Chrome, tmp_path: Path) -> None:
+    data = graph("a", "b").as_json()
+    data["modules"] = [{"status": 3}]
+    data["causes"] = [{"reason": []}]
+    (tmp_path / "edited.html").write_text(html.page(data), encoding="utf-8")
+    page = Page(driver, tmp_path / "edited.html")
+    assert "A part of this report cannot be shown" in page.text("main")
+    assert page.cells("fx_node") == ["a", "b"]
+    assert page.errors() == []
 
 
 def test_torch_numbers_of_every_kind(show: Show) -> None:

@@ -56,10 +56,26 @@ function ofDistance(name) {
 function makeGrid(report, filters, open, show) {
   const element = make("div", { class: "grid", role: "region", "aria-label": "Values side by side" });
   const api = agGrid.createGrid(element, {
-    theme: gridTheme(),
+    ...gridOptions(report.values, filters),
     columnDefs: gridColumns(new Set(report.values.map((row) => row.part)).size > 1),
+    localeText: { noRowsToShow: report.values.length ? "No value passes the filters" : "No value was compared" },
+    onRowClicked: ({ data }) => open(data, false),
+    onCellKeyDown: ({ data, event }) => { if (event.key === "Enter") open(data, true); },
+    onCellFocused: ({ rowIndex, api: grid }) => {
+      const node = rowIndex === null ? null : grid.getDisplayedRowAtIndex(rowIndex);
+      if (node) show(node.data);
+    },
+  });
+  const focus = (row) => api.setFocusedCell(api.getRowNode(String(row.index)).rowIndex, "fx_node");
+  return { element, refresh: () => api.onFilterChanged(), reveal: (row) => reveal(api, row, () => filters.set({})), focus, shown: () => shownIn(api) };
+}
+
+/** What the tables have in common: rows that pass the filters, in sight alone. */
+function gridOptions(rows, filters) {
+  return {
+    theme: gridTheme(),
+    rowData: rows,
     defaultColDef: { resizable: true, suppressMovable: true, suppressHeaderMenuButton: true },
-    rowData: report.values,
     getRowId: ({ data }) => String(data.index),
     rowSelection: { mode: "singleRow", checkboxes: false, enableClickSelection: true },
     rowHeight: 30,
@@ -68,31 +84,25 @@ function makeGrid(report, filters, open, show) {
     enableCellTextSelection: true,
     animateRows: false,
     tooltipShowDelay: 400,
-    localeText: { noRowsToShow: report.values.length ? "No value passes the filters" : "No value was compared" },
-    rowClassRules: Object.fromEntries(STATUSES.map((status) => [`is-${status}`, ({ data }) => data.status === status])),
     isExternalFilterPresent: () => true,
     doesExternalFilterPass: ({ data }) => filters.passes(data),
-    onModelUpdated: ({ api: grid }) => filters.tell(grid.getDisplayedRowCount()),
-    onRowClicked: ({ data }) => open(data, false),
-    onCellKeyDown: ({ data, event }) => { if (event.key === "Enter") open(data, true); },
-    onCellFocused: ({ rowIndex, api: grid }) => {
-      const node = rowIndex === null ? null : grid.getDisplayedRowAtIndex(rowIndex);
-      if (node) show(node.data);
-    },
-  });
-  const reveal = (row) => {
-    const node = api.getRowNode(String(row.index));
-    if (node.rowIndex === null) filters.set({});
-    node.setSelected(true, true);
-    api.ensureIndexVisible(node.rowIndex, "middle");
+    onModelUpdated: ({ api }) => filters.tell(api.getDisplayedRowCount()),
   };
-  const focus = (row) => api.setFocusedCell(api.getRowNode(String(row.index)).rowIndex, "fx_node");
-  const shown = () => {
-    const rows = [];
-    api.forEachNodeAfterFilterAndSort(({ data }) => rows.push(data));
-    return rows;
-  };
-  return { element, refresh: () => api.onFilterChanged(), reveal, focus, shown };
+}
+
+/** Goes to a row; `all` takes the filters off where they hide it. */
+function reveal(api, row, all) {
+  const node = api.getRowNode(String(row.index));
+  if (node.rowIndex === null) all();
+  node.setSelected(true, true);
+  api.ensureIndexVisible(node.rowIndex, "middle");
+}
+
+/** The rows that the filters let through, as they are sorted. */
+function shownIn(api) {
+  const rows = [];
+  api.forEachNodeAfterFilterAndSort(({ data }) => rows.push(data));
+  return rows;
 }
 
 /** AG Grid's theme in the colours of the page, which follow light and dark. */

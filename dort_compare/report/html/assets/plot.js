@@ -1,34 +1,12 @@
-// The error along the graph: inherited and local, of every value in the order in which they ran.
+// Errors along the graph, on a logarithmic axis: a mark for every value, in the order in which they ran.
 
-const UNITS = {
-  floors: { name: "in noise floors (1 is where an op departs)", of: (row, which) => row[`${which}Ratio`], floor: () => 1 },
-  relative: { name: "over the largest element", of: (row, which) => shown(row[which], "max_rel"), floor: (row) => (row.local ?? row.inherited)?.scale ? row.noise_floor / (row.local ?? row.inherited).scale : null },
-  absolute: { name: "absolute", of: (row, which) => shown(row[which], "max_abs"), floor: (row) => row.noise_floor },
-};
-const SERIES = [
-  { key: "inherited", name: "inherited", sign: "–", why: "each side on its own earlier values" },
-  { key: "local", name: "local", sign: "●", why: "ONNX on torch's operands: what this op adds" },
-  { key: "diverges", name: "diverges", sign: "✕", why: "beyond its noise floor" },
-  { key: "floor", name: "noise floor", sign: "┄", why: "what rounding explains" },
-];
 const HEIGHT = 320;
 
-function shown(distance, field) {
-  if (!distance) return null;
-  return distance.finding ? Infinity : distance[field] ?? Infinity;
-}
-
 /** By series, a number for each row; zero and what is no number stand a decade below and above all others. */
-function plotData(rows, unit) {
-  const { of, floor } = UNITS[unit];
-  const raw = {
-    inherited: rows.map((row) => of(row, "inherited")),
-    local: rows.map((row) => of(row, "local")),
-    diverges: rows.map((row) => (row.status === "diverges" ? of(row, "local") ?? of(row, "inherited") : null)),
-    floor: rows.map((row) => (row.inherited ? floor(row) : null)),
-  };
+function plotData(rows, series, unit) {
+  const raw = series.map(({ of }) => rows.map((row) => of(row, unit)));
   let low = Infinity, high = 0;
-  for (const column of Object.values(raw)) {
+  for (const column of raw) {
     for (const value of column) {
       if (value > 0 && value < low) low = value;
       if (value > high && value < Infinity) high = value;
@@ -36,18 +14,21 @@ function plotData(rows, unit) {
   }
   if (low > high) [low, high] = [1e-3, 1e3];
   const bottom = Math.floor(Math.log10(low)) - 1, top = Math.ceil(Math.log10(high)) + 1;
-  const placed = (value) => (value === null || value === undefined ? null : value === 0 ? 10 ** bottom : value === Infinity ? 10 ** top : value);
-  const series = SERIES.map(({ key }) => raw[key].map(placed));
-  return { series, bottom, top };
+  const placed = (value) => (typeof value !== "number" ? null : value === 0 ? 10 ** bottom : value < Infinity ? value : 10 ** top);
+  return { columns: raw.map((column) => column.map(placed)), bottom, top };
 }
 
-/** The plot with its controls; `mark` shows which row is open. */
-function makePlot(report, open) {
-  const rows = report.values;
+/**
+ * The plot with its controls; `mark` shows which row is open.
+ *
+ * A series has a key (its shape and colour), a name, a sign for the legend, why it is there, and `of`, which gives its
+ * number of a row in a unit; `tip` gives what is shown of a row that is pointed at.
+ */
+function makePlot(rows, { series, units, lines }, open) {
   const area = make("div", { class: "plot", tabindex: "0", role: "application",
-    "aria-label": "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table below holds the same." });
+    "aria-label": "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table holds the same." });
   const tip = make("div", { class: "tip", hidden: true }), here = make("div", { class: "here", hidden: true });
-  let data = plotData(rows, "floors"), at = null, chosen = null;
+  let data = plotData(rows, series, Object.keys(units)[0]), at = null, chosen = null;
 
   let chart = null;
   chart = new uPlot({
@@ -64,11 +45,11 @@ function makePlot(report, open) {
       { stroke: () => colour("soft"), grid: { stroke: () => colour("line"), width: 1 }, ticks: { show: false }, size: 62,
         splits: () => decades(data), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => decadeText(value, data)) },
     ],
-    series: [{}, ...SERIES.map(({ key }) => (key === "floor"
+    series: [{}, ...series.map(({ key }) => (key === "floor"
       ? { stroke: () => colour("soft"), width: 1, dash: [4, 4], points: { show: false } }
       : { paths: () => null, points: { show: false } }))],
-    hooks: { drawSeries: [drawMarks], draw: [(u) => drawParts(u, rows), () => place()] },
-  }, [rows.map((_, i) => i), ...data.series], area);
+    hooks: { drawSeries: [(u, which) => which && drawMarks(u, which, series[which - 1].key)], draw: [(u) => drawParts(u, rows), () => place()] },
+  }, [rows.map((_, i) => i), ...data.columns], area);
   chart.over.append(here, tip);
 
   /** The line through the value that is pointed at, or else open. */
@@ -82,7 +63,7 @@ function makePlot(report, open) {
     at = index;
     tip.hidden = index === null;
     if (index !== null) {
-      tip.replaceChildren(...tipLines(rows[index]));
+      tip.replaceChildren(...lines(rows[index]));
       const x = chart.valToPos(index, "x");
       tip.style.left = `${Math.max(0, Math.min(x + 12, chart.over.clientWidth - 260))}px`;
       if (isSpoken) say([...tip.children].map((each) => each.textContent).join(", "));
@@ -120,8 +101,8 @@ function makePlot(report, open) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   const change = (name) => {
-    data = plotData(rows, name);
-    chart.setData([rows.map((_, i) => i), ...data.series], false);
+    data = plotData(rows, series, name);
+    chart.setData([rows.map((_, i) => i), ...data.columns], false);
     chart.redraw(true, true);
   };
   const parts = partsOf(rows).map(({ name, first, last }) => make("button", { type: "button", onclick: () => zoom(first, last) }, name));
@@ -129,12 +110,12 @@ function makePlot(report, open) {
     make("button", { type: "button", onclick: () => scaled(0.5), "aria-label": "Zoom in" }, "+"),
     make("button", { type: "button", onclick: () => scaled(2), "aria-label": "Zoom out" }, "−"),
     make("button", { type: "button", onclick: whole }, "Whole"), parts.length > 1 ? parts : null);
-  const units = make("select", { onchange: (event) => change(event.target.value) },
-    Object.entries(UNITS).map(([key, { name }]) => make("option", { value: key }, name)));
-  const legend = make("fieldset", { class: "legend" }, make("legend", {}, "Shown"), SERIES.map(({ key, name, sign, why }, i) => make("label", { title: why },
+  const choices = make("select", { onchange: (event) => change(event.target.value) },
+    Object.entries(units).map(([key, name]) => make("option", { value: key }, name)));
+  const legend = make("fieldset", { class: "legend" }, make("legend", {}, "Shown"), series.map(({ key, name, sign, why }, i) => make("label", { title: why },
     make("input", { type: "checkbox", checked: true, onchange: (event) => chart.setSeries(i + 1, { show: event.target.checked }) }),
     make("span", { class: `sign ${key}`, "aria-hidden": "true" }, sign), ` ${name}`)));
-  const element = make("div", {}, make("div", { class: "controls" }, buttons, make("label", {}, make("span", {}, "Error"), units), legend), area,
+  const element = make("div", {}, make("div", { class: "controls" }, buttons, make("label", {}, make("span", {}, "Error"), choices), legend), area,
     make("p", { class: "hint" }, "Drag to zoom, double-click for the whole, click a value to go to its row. Values stand in the order in which they ran."));
   return { element, mark: (row) => { chosen = row?.index ?? null; place(); }, redraw };
 }
@@ -150,23 +131,18 @@ function partsOf(rows) {
 }
 
 /** The row whose mark is closest to the mouse, within some pixels; thousands may share one. */
-function nearest(chart, { series }, { offsetX, offsetY }) {
+function nearest(chart, { columns }, { offsetX, offsetY }) {
   const first = Math.floor(chart.posToVal(offsetX - 8, "x")), last = Math.ceil(chart.posToVal(offsetX + 8, "x"));
   let found = null, closest = 40 ** 2;
-  for (let i = Math.max(0, first); i <= Math.min(last, series[0].length - 1); i++) {
+  for (let i = Math.max(0, first); i <= Math.min(last, columns[0].length - 1); i++) {
     const x = chart.valToPos(i, "x") - offsetX;
-    for (const which of [0, 1, 2]) {
-      if (series[which][i] === null || !chart.series[which + 1].show) continue;
-      const apart = x ** 2 + (chart.valToPos(series[which][i], "y") - offsetY) ** 2;
+    for (const which of columns.keys()) {
+      if (columns[which][i] === null || !chart.series[which + 1].show || !chart.series[which + 1].paths) continue;
+      const apart = x ** 2 + (chart.valToPos(columns[which][i], "y") - offsetY) ** 2;
       if (apart < closest) [found, closest] = [i, apart];
     }
   }
   return found;
-}
-
-function tipLines(row) {
-  return [make("strong", {}, `${row.fx_node}`), make("span", {}, `${row.part} · ${row.target}`),
-    make("span", {}, `local ${gap(row.local)}, inherited ${gap(row.inherited)}, floor ${number(row.noise_floor)}`), badge(row.status)];
 }
 
 function decades({ bottom, top }) {
@@ -184,22 +160,37 @@ function decadeText(value, { bottom, top }) {
 }
 
 const SHAPES = {
-  inherited: (ctx, x, y, pixel) => ctx.fillRect(x - 3 * pixel, y - pixel, 6 * pixel, 2 * pixel),
-  local: (ctx, x, y, pixel) => { ctx.beginPath(); ctx.arc(x, y, 2.5 * pixel, 0, 2 * Math.PI); ctx.fill(); },
-  diverges: (ctx, x, y, pixel) => {
-    const size = 5 * pixel;
-    ctx.beginPath();
-    ctx.moveTo(x - size, y - size);
-    ctx.lineTo(x + size, y + size);
-    ctx.moveTo(x - size, y + size);
-    ctx.lineTo(x + size, y - size);
-    ctx.stroke();
-  },
+  inherited: dash,
+  old: dash,
+  local: dot,
+  now: dot,
+  diverges: cross,
+  worse: cross,
 };
 
+function dash(ctx, x, y, pixel) {
+  ctx.fillRect(x - 3 * pixel, y - pixel, 6 * pixel, 2 * pixel);
+}
+
+function dot(ctx, x, y, pixel) {
+  ctx.beginPath();
+  ctx.arc(x, y, 2.5 * pixel, 0, 2 * Math.PI);
+  ctx.fill();
+}
+
+function cross(ctx, x, y, pixel) {
+  const size = 5 * pixel;
+  ctx.beginPath();
+  ctx.moveTo(x - size, y - size);
+  ctx.lineTo(x + size, y + size);
+  ctx.moveTo(x - size, y + size);
+  ctx.lineTo(x + size, y - size);
+  ctx.stroke();
+}
+
 /** The marks of a series, each of its own shape; where many would cover one another, one of them. */
-function drawMarks(chart, which) {
-  const key = SERIES[which - 1]?.key, draw = SHAPES[key];
+function drawMarks(chart, which, key) {
+  const draw = SHAPES[key];
   if (!draw) return;
   const { ctx, bbox, scales } = chart, pixel = devicePixelRatio, drawn = new Set();
   ctx.save();
