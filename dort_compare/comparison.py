@@ -19,6 +19,7 @@ from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
 from dort_compare.measure.outcome import outcome_of, precision_of
+from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
@@ -189,8 +190,9 @@ def _values(
         computed = (results and results.values()) or graph.program.computed(*arguments)
         observer = Observer(run.phase, run.index, "lowered", computed)
         del results, computed  # the observer lets go of each once it is seen
-        found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
-        rows += waiting.each(f"values of the {run.phase} graph", found, run.calls)
+        pictures = Pictures()
+        found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run), pictures.see))
+        rows += pictures.on(waiting.each(f"values of the {run.phase} graph", found, run.calls))
         observed += observer.seen
         if optimized is not None:
             observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))

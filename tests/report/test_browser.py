@@ -13,6 +13,7 @@ from samples import INF, NAN, ONE, report, row
 from selenium.webdriver import ActionChains, Chrome, Keys
 
 from dort_compare.measure.changes import changes
+from dort_compare.measure.picture import picture
 from dort_compare.report import Report, html
 
 HOSTILE = "</script><script>document.title = 'owned'</script>"
@@ -167,6 +168,19 @@ def test_every_control_has_a_name(show: Show) -> None:
     named = [n for n in nodes if not n["ignored"] and n["role"]["value"] in roles]
     assert {n["role"]["value"] for n in named} >= {"button", "checkbox", "combobox", "searchbox", "link"}
     assert [n for n in named if not n.get("name", {}).get("value")] == []
+
+
+def test_the_elements_of_a_value_are_drawn_and_said(show: Show) -> None:
+    got = ONE + torch.tensor([0.0, 2.0])
+    page = show(report(row(got, picture=picture(ONE, got, ONE.double(), (1,)))))
+    page.find(".cause button").click()
+    drawn = page.run("return [...document.querySelectorAll('.chart')].map((each) => each.getAttribute('aria-label'))")
+    assert drawn == [
+        "Values. Histogram of values from 1 to 3",
+        "|torch − ONNX|, powers of ten. Histogram of the difference: 1 at 10 to the 0",  # noqa: RUF001
+        "Largest |torch − ONNX| along dimension 0. Largest in part 2 of 2",  # noqa: RUF001
+    ]
+    assert page.texts("#detail .scroll td") == ["[1]", "1", "3", "1"]
 
 
 def test_neighbours_lead_on(show: Show) -> None:

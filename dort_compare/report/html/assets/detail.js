@@ -41,8 +41,13 @@ function meaning(row) {
 
 function whoIsFurther(row) {
   const torch = row.local_torch_vs_float64 ?? row.torch_vs_float64, onnx = row.local_onnx_vs_float64 ?? row.onnx_vs_float64;
-  if (torch === null || torch === undefined || onnx === null || onnx === undefined) return "";
+  if (typeof torch !== "number" || typeof onnx !== "number" || hidesElements(row)) return "";
   return onnx > torch ? ` ONNX is further from float64 (${number(onnx)} against ${number(torch)}).` : ` torch is further from float64 (${number(torch)} against ${number(onnx)}).`;
+}
+
+/** Whether some elements have no distance, so that the others alone do not say who is right. */
+function hidesElements(measured) {
+  return Boolean(measured.inherited?.finding ?? measured.local?.finding);
 }
 
 function sectionsOf(report, row, readers, open) {
@@ -55,10 +60,10 @@ function sectionsOf(report, row, readers, open) {
     section("How far apart", errorTable(row)),
     section("From float64", float64Table(row)),
     section("In the graphs", around(report, row, readers, open)),
-    ...(row.picture ? picture(row) : []),
+    row.picture ? part(() => section("Elements", ...pictureParts(row.picture))) : null,
     section("Show it to others", ...repro(report, row)),
     section("All that the report holds of it", make("details", {}, make("summary", {}, "JSON"), make("pre", {}, JSON.stringify(asData(row), null, 1)))),
-  ];
+  ].filter(Boolean);
 }
 
 function errorTable(row) {
@@ -79,8 +84,9 @@ function float64Table(row) {
   const lines = [["own earlier values", row.torch_vs_float64, row.onnx_vs_float64], ["torch's operands", row.local_torch_vs_float64, row.local_onnx_vs_float64]];
   const known = lines.filter(([, torch, onnx]) => typeof torch === "number" || typeof onnx === "number");
   if (!known.length) return make("p", {}, "Not measured: the value has no float64 counterpart.");
-  const cell = (own, other) => make("td", { class: `number${own > other ? " further" : ""}` }, number(own), own > other ? make("small", {}, "further") : null);
-  return make("table", { "aria-label": "From float64" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "max |value − float64| on"), make("th", { scope: "col", class: "number" }, "torch"), make("th", { scope: "col", class: "number" }, "ONNX"))),
+  const isFurther = (own, other) => own > other && !hidesElements(row);
+  const cell = (own, other) => make("td", { class: `number${isFurther(own, other) ? " further" : ""}` }, number(own), isFurther(own, other) ? make("small", {}, "further") : null);
+  return make("table", { "aria-label": "From float64" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, `max |value − float64|${hidesElements(row) ? " of finite elements" : ""} on`), make("th", { scope: "col", class: "number" }, "torch"), make("th", { scope: "col", class: "number" }, "ONNX"))),
     make("tbody", {}, known.map(([name, torch, onnx]) => make("tr", {}, make("th", { scope: "row" }, name), cell(torch, onnx), cell(onnx, torch)))));
 }
 

@@ -33,6 +33,11 @@ function count(n, one, many = `${one}s`) {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }
 
+/** Of large numbers the first digits: 26K. */
+function compact(value) {
+  return value >= 1e4 && value < 1e15 ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 }) : number(value);
+}
+
 function shapeText(shape) {
   return shape.join("×") || "scalar";
 }

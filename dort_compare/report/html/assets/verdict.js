@@ -26,7 +26,8 @@ function causesSection(report, open) {
 
 function causeCard(report, cause, open) {
   const row = rowOfCause(report, cause);
-  const torch = cause.torch_vs_float64, onnx = cause.onnx_vs_float64;
+  const isFurther = (side) => cause.further_from_float64 === side && !hidesElements(cause);
+  const float64 = (side, value) => [`${side} from float64${hidesElements(cause) ? ", finite elements" : ""}`, value === null ? null : number(value) + (isFurther(side) ? ", further" : "")];
   return make("article", { class: "cause" },
     make("header", {}, make("h3", { class: "code" }, cause.fx_node || "the model"), make("span", { class: "code soft" }, cause.target),
       row ? make("button", { type: "button", onclick: () => open(row, true) }, "Open") : null),
@@ -36,8 +37,7 @@ function causeCard(report, cause, open) {
       ["ONNX nodes", cause.onnx_nodes.length ? make("span", { class: "code" }, cause.onnx_nodes.join(", ")) : null],
       ["Local error", cause.local ? gap(cause.local) : null], ["Inherited error", cause.inherited ? gap(cause.inherited) : null],
       ["Noise floor", cause.noise_floor === null ? null : number(cause.noise_floor)],
-      ["torch from float64", torch === null ? null : number(torch) + (cause.further_from_float64 === "torch" ? ", further" : "")],
-      ["ONNX from float64", onnx === null ? null : number(onnx) + (cause.further_from_float64 === "ONNX" ? ", further" : "")],
+      float64("torch", cause.torch_vs_float64), float64("ONNX", cause.onnx_vs_float64),
     ]),
     cause.reaches ? make("p", {}, make("span", { class: "soft" }, "Reaches "), reachText(cause.reaches)) : null,
     row?.code ? make("pre", {}, row.code) : null);
