@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend
-from dort_compare.backends.options import Options
 from dort_compare.backends.record import Results
 from dort_compare.compiled import Compiled, graph_run
 from dort_compare.errors import UsageError
@@ -27,7 +25,7 @@ from dort_compare.measure.scatter import Scatters, within
 from dort_compare.measure.suggest import suggest_fp32
 from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.report import Report
-from dort_compare.report.environment import environment
+from dort_compare.report.environment import environment, settings
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
@@ -141,26 +139,10 @@ def _compare(
         values.observed,
         values.precision,
         suggest_fp32(runs, target=None if target is True else target) if target else None,
-        _settings(call, backend.options, dynamic, effort),
+        {**settings(call, backend.options, dynamic), **asdict(effort)},
         environment(),
     )
     return Comparison(report, eager, compiled, exact, precision, [*backend.graphs[others:]], scatters)
-
-
-def _settings(call: Call, options: Options, dynamic: bool | None, effort: Effort) -> dict[str, Any]:
-    providers = options.providers and [str(each[0] if isinstance(each, tuple) else each) for each in options.providers]
-    return {
-        "backward": call.backward,
-        "autocast": str(call.autocast).removeprefix("torch.") if call.autocast else None,
-        "dynamic": dynamic,
-        "exporter": options.exporter,
-        "opset": options.opset,
-        "providers": providers,
-        "rewrites": options.rewrites,
-        "freeze": options.freeze,
-        "fallback": options.fallback,
-        **asdict(effort),
-    }
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-_SAMPLE = 2**16
+_SAMPLE = 2**14
 _BINS = 40
 _WORST = 8
 _PARTS = 32

@@ -1,14 +1,34 @@
-"""What a comparison ran on."""
+"""What a comparison was asked for, and what it ran on."""
 
 from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import onnx
 import onnxruntime
 import torch
+
+from dort_compare.backends.options import Options
+from dort_compare.trace.modules import Call
+
+
+def settings(call: Call, options: Options, dynamic: bool | None) -> dict[str, Any]:
+    """How the model was called and compiled, as JSON values."""
+    providers = options.providers and [str(each[0] if isinstance(each, tuple) else each) for each in options.providers]
+    return {
+        "backward": call.backward,
+        "autocast": str(call.autocast).removeprefix("torch.") if call.autocast else None,
+        "dynamic": dynamic,
+        "exporter": options.exporter,
+        "opset": options.opset,
+        "providers": providers,
+        "rewrites": options.rewrites,
+        "freeze": options.freeze,
+        "fallback": options.fallback,
+    }
 
 
 def environment() -> dict[str, str]:

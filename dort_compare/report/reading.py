@@ -84,6 +84,9 @@ def _wrong(row: Any, kinds: _Kinds) -> str | None:
     name = next((key for key, kind in kinds.items() if not isinstance(row.get(key), kind)), None)
     if name:
         return f"the {name} of a row is {str(row.get(name))[:40]!r}"
+    name = next((key for key in ("fused", "operands") if not isinstance(row.get(key, []), list)), None)
+    if name:
+        return f"the {name} of a row are no list"
     floats = [value for key, value in row.items() if key == "noise_floor" or key.endswith("_vs_float64")]
     for key in ("inherited", "local", "distance"):
         floats += [(row.get(key) or {}).get(number) for number in _NUMBERS]

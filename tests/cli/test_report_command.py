@@ -75,6 +75,7 @@ def test_what_got_worse_and_better_between_two(capsys, right, tmp_path) -> None:
         lambda data: data["rows"][0].update(graph="0"),
         lambda data: data["rows"][0].update(noise_floor="1"),
         lambda data: data["rows"][0].update(local={"max_abs": []}),
+        lambda data: data["rows"][0].update(operands=1),
         lambda data: data["outputs"][0].update(kind=None),
         lambda data: data.update(optimized={"rows": [None]}),
     ],

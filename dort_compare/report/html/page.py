@@ -16,7 +16,7 @@ from dort_compare.report.html.columns import columns
 _FOLDER = resources.files("dort_compare.report.html")
 _LIBRARIES = ("vendor/uPlot-1.6.32.iife.min.js", "vendor/ag-grid-community-36.2.0.min.js")
 _LICENCES = {"uPlot 1.6.32": "vendor/uPlot-LICENSE.txt", "AG Grid Community 36.2.0": "vendor/ag-grid-LICENSE.txt"}
-_COMMON = ("dom", "frame", "values", "plot", "grid", "filters", "sections")
+_COMMON = ("dom", "frame", "values", "marks", "plot", "grid", "filters", "sections")
 _SCRIPTS = (*_COMMON, "errors", "picture", "detail", "verdict", "main")
 _CHANGES_SCRIPTS = (*_COMMON, "changes", "changes_main")
 _STYLES = ("vendor/uPlot-1.6.32.min.css", "assets/page.css")

@@ -17,7 +17,7 @@ function main() {
   page.replaceChildren(changesVerdict(report), section("error", "Error along the graph", report.changes.length ? plot.element : make("p", {}, "Neither report holds a value.")), values, setups(report));
   contents(page);
   onSlash(() => filters.focus());
-  printed(values, CHANGES_PAPER, () => shownIn(api), () => plot.redraw());
+  printed(values, CHANGES_PAPER, () => shownIn(api).sort((one, other) => CHANGES.indexOf(one.change) - CHANGES.indexOf(other.change)), () => plot.redraw());
 }
 
 main();

@@ -6,10 +6,11 @@ function makeDetail(report, { open, closed }) {
   const readers = readersOf(report.values);
   let row = null;
   const step = (by) => { const next = report.values[row.index + by]; if (next) open(next, true); };
-  const close = () => { const last = row; row = null; panel.hidden = true; panel.replaceChildren(); document.body.classList.remove("has-detail"); closed(last); };
+  const close = () => { const last = row; row = null; panel.hidden = true; panel.querySelectorAll(".chart").forEach((area) => area.chart.destroy()); panel.replaceChildren(); document.body.classList.remove("has-detail"); closed(last); };
   panel.addEventListener("keydown", (event) => { if (event.key === "Escape") { close(); event.stopPropagation(); } });
   const show = (wanted, hasFocus) => {
     row = wanted;
+    panel.querySelectorAll(".chart").forEach((area) => area.chart.destroy());
     const heading = make("h2", { tabindex: "-1" }, row.fx_node);
     const button = (name, text, act, isOff) => make("button", { type: "button", "aria-label": name, title: name, onclick: act, disabled: isOff }, text);
     panel.replaceChildren(

@@ -19,9 +19,9 @@ const PAPER = [
   ["inherited", (row) => gap(row.inherited), "number"], ["local", (row) => gap(row.local), "number"], ["floor", (row) => number(row.noise_floor), "number"], ["source", (row) => row.source, "code"],
 ];
 
-/** On paper the light colours, and a plain table of up to 500 rows in the place of the one that scrolls. */
+/** On paper the light colours, and a plain table of the first 200 rows in the place of the one that scrolls. */
 function printed(values, columns, shown, redraw) {
-  const limit = 500;
+  const limit = 200;
   let paper = null;
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");

@@ -30,7 +30,7 @@ function main() {
   contents(page);
   onSlash(() => filters.focus());
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && detail.current()) detail.close(); });
-  printed(values, PAPER, () => grid.shown(), () => plot?.redraw());
+  printed(values, PAPER, () => grid.shown().sort((one, other) => STATUSES.indexOf(one.status) - STATUSES.indexOf(other.status)), () => plot?.redraw());
 }
 /** A part of the page, or, of a report that was edited into what no comparison writes, a line in its place. */
 function part(build) {

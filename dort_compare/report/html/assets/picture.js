@@ -47,7 +47,7 @@ function bars(title, legend, spoken, data, series, label) {
   const area = make("div", { class: "chart", role: "img", "aria-label": `${title}. ${spoken}` });
   const axis = { stroke: () => colour("soft"), grid: { show: false }, ticks: { stroke: () => colour("line"), size: 4 }, font: "11px system-ui, sans-serif" };
   const [low, high] = [data[0][0], data[0].at(-1)], edge = series.length > 1 ? 0 : 0.6;
-  new uPlot({
+  area.chart = new uPlot({
     width: 480, height: 130, legend: { show: false }, cursor: { show: false },
     scales: { x: { time: false, range: () => [low - edge, high + edge] }, y: { range: (_, __, top) => [0, top * 1.05 || 1] } },
     axes: [{ ...axis, size: 26, values: (_, splits) => splits.map(label) }, { ...axis, size: 54, values: (_, splits) => splits.map(compact) }],

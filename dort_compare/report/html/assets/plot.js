@@ -22,13 +22,14 @@ function plotData(rows, series, unit) {
  * The plot with its controls; `mark` shows which row is open.
  *
  * A series has a key (its shape and colour), a name, a sign for the legend, why it is there, and `of`, which gives its
- * number of a row in a unit; `tip` gives what is shown of a row that is pointed at.
+ * number of a row in a unit; `lines` gives what is shown of a row that is pointed at.
  */
 function makePlot(rows, { series, units, lines }, open) {
   const area = make("div", { class: "plot", tabindex: "0", role: "application",
     "aria-label": "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table holds the same." });
   const tip = make("div", { class: "tip", hidden: true }), here = make("div", { class: "here", hidden: true });
   let data = plotData(rows, series, Object.keys(units)[0]), at = null, chosen = null;
+  const marked = [...series.keys()].filter((which) => SHAPES[series[which].key]);
 
   let chart = null;
   chart = new uPlot({
@@ -82,10 +83,10 @@ function makePlot(rows, { series, units, lines }, open) {
 
   let pressed = null;
   chart.over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
-  chart.over.addEventListener("mousemove", (event) => point(nearest(chart, data, event)));
+  chart.over.addEventListener("mousemove", (event) => point(nearest(chart, data, marked, event)));
   chart.over.addEventListener("mouseleave", () => point(null));
   chart.over.addEventListener("click", (event) => {
-    const index = nearest(chart, data, event);
+    const index = nearest(chart, data, marked, event);
     if (index !== null && Math.abs(event.clientX - pressed) < 4) open(rows[index]);
   });
   area.addEventListener("keydown", (event) => {
@@ -120,24 +121,14 @@ function makePlot(rows, { series, units, lines }, open) {
   return { element, mark: (row) => { chosen = row?.index ?? null; place(); }, redraw };
 }
 
-/** The stretches of rows that belong to one graph. */
-function partsOf(rows) {
-  const parts = [];
-  rows.forEach(({ part }, i) => {
-    if (parts.at(-1)?.name === part) parts.at(-1).last = i;
-    else parts.push({ name: part, first: i, last: i });
-  });
-  return parts;
-}
-
 /** The row whose mark is closest to the mouse, within some pixels; thousands may share one. */
-function nearest(chart, { columns }, { offsetX, offsetY }) {
+function nearest(chart, { columns }, marked, { offsetX, offsetY }) {
   const first = Math.floor(chart.posToVal(offsetX - 8, "x")), last = Math.ceil(chart.posToVal(offsetX + 8, "x"));
   let found = null, closest = 40 ** 2;
   for (let i = Math.max(0, first); i <= Math.min(last, columns[0].length - 1); i++) {
     const x = chart.valToPos(i, "x") - offsetX;
-    for (const which of columns.keys()) {
-      if (columns[which][i] === null || !chart.series[which + 1].show || !chart.series[which + 1].paths) continue;
+    for (const which of marked) {
+      if (columns[which][i] === null || !chart.series[which + 1].show) continue;
       const apart = x ** 2 + (chart.valToPos(columns[which][i], "y") - offsetY) ** 2;
       if (apart < closest) [found, closest] = [i, apart];
     }
@@ -157,75 +148,4 @@ function decadeText(value, { bottom, top }) {
   if (power === bottom) return "exact 0";
   if (power === top) return "∞ NaN";
   return power === 0 ? "1" : `10${[...String(power)].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
-}
-
-const SHAPES = {
-  inherited: dash,
-  old: dash,
-  local: dot,
-  now: dot,
-  diverges: cross,
-  worse: cross,
-};
-
-function dash(ctx, x, y, pixel) {
-  ctx.fillRect(x - 3 * pixel, y - pixel, 6 * pixel, 2 * pixel);
-}
-
-function dot(ctx, x, y, pixel) {
-  ctx.beginPath();
-  ctx.arc(x, y, 2.5 * pixel, 0, 2 * Math.PI);
-  ctx.fill();
-}
-
-function cross(ctx, x, y, pixel) {
-  const size = 5 * pixel;
-  ctx.beginPath();
-  ctx.moveTo(x - size, y - size);
-  ctx.lineTo(x + size, y + size);
-  ctx.moveTo(x - size, y + size);
-  ctx.lineTo(x + size, y - size);
-  ctx.stroke();
-}
-
-/** The marks of a series, each of its own shape; where many would cover one another, one of them. */
-function drawMarks(chart, which, key) {
-  const draw = SHAPES[key];
-  if (!draw) return;
-  const { ctx, bbox, scales } = chart, pixel = devicePixelRatio, drawn = new Set();
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left - 5 * pixel, bbox.top, bbox.width + 10 * pixel, bbox.height);
-  ctx.clip();
-  ctx.fillStyle = ctx.strokeStyle = colour(key);
-  ctx.lineWidth = 2.5 * pixel;
-  const last = Math.min(chart.data[0].length - 1, Math.ceil(scales.x.max));
-  for (let i = Math.max(0, Math.floor(scales.x.min)); i <= last; i++) {
-    const value = chart.data[which][i];
-    if (value === null) continue;
-    const x = Math.round(chart.valToPos(i, "x", true)), y = Math.round(chart.valToPos(value, "y", true));
-    if (drawn.has(x * 65536 + y)) continue;
-    drawn.add(x * 65536 + y);
-    draw(ctx, x, y, pixel);
-  }
-  ctx.restore();
-}
-
-/** Where one graph ends and the next begins, with their names. */
-function drawParts(chart, rows) {
-  const { ctx, bbox } = chart;
-  ctx.save();
-  ctx.fillStyle = colour("soft");
-  ctx.strokeStyle = colour("soft");
-  ctx.textAlign = "left";
-  ctx.textBaseline = "alphabetic";
-  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  for (const { name, first, last } of partsOf(rows)) {
-    const left = Math.max(bbox.left, chart.valToPos(first - 0.5, "x", true));
-    const right = Math.min(bbox.left + bbox.width, chart.valToPos(last + 0.5, "x", true));
-    if (right <= left) continue;
-    if (first > 0 && left > bbox.left) ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
-    if (ctx.measureText(name).width < right - left - 12) ctx.fillText(name, left + 6 * devicePixelRatio, bbox.top - 5 * devicePixelRatio);
-  }
-  ctx.restore();
 }
