@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def compare(
     beside = dict(map(_named, [compile_backends] if isinstance(compile_backends, str) else compile_backends))
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
-        return compare_with(model, call, backend, dynamic, effort, beside).report
+        report = compare_with(model, call, backend, dynamic, effort, beside).report
+        return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
 
 def _named(backend: str | Callable[..., Any]) -> tuple[str, str | Callable[..., Any]]:

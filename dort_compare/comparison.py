@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of
+from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
@@ -25,6 +26,7 @@ from dort_compare.measure.scatter import within
 from dort_compare.measure.suggest import suggest_fp32
 from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.report import Report
+from dort_compare.report.environment import environment, settings
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
@@ -145,6 +147,8 @@ def _compare(
         values.observed,
         values.precision,
         suggest_fp32(runs, target=None if target is True else target) if target else None,
+        {**settings(call, backend.options, dynamic), **asdict(effort)},
+        environment(),
     )
     return Comparison(report, eager, [*backend.graphs[before:]])
 
@@ -187,8 +191,9 @@ def _values(
         computed = (results and results.values()) or graph.program.computed(*arguments)
         observer = Observer(run.phase, run.index, "lowered", computed)
         del results, computed  # the observer lets go of each once it is seen
-        found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run)))
-        rows += waiting.each(f"values of the {run.phase} graph", found, run.calls)
+        pictures = Pictures()
+        found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run), pictures.see))
+        rows += pictures.on(waiting.each(f"values of the {run.phase} graph", found, run.calls))
         observed += observer.seen
         if optimized is not None:
             observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))

@@ -18,10 +18,12 @@ from dort_compare.errors import DumpError, UsageError, told
 from dort_compare.lowering.targets import find_target
 from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Dataflow
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
+from dort_compare.report.environment import environment
 from dort_compare.report.progress import Waiting
 from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
@@ -59,9 +61,19 @@ def check(
     rows: list[Row] = []
     for run, each in zip(runs, graphs, strict=True):
         with told(f"graph {each.name} of {each.folder}"), Waiting() as waiting:
-            rows.extend(waiting.each(f"values of {each.name}", graph_rows(run, memory, repeats), run.calls))
+            pictures = Pictures()
+            found = graph_rows(run, memory, repeats, (pictures.see,))
+            rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
-    return Report(*judge(rows, (), Dataflow(runs)), tuple(rows), (), graphs=identities)
+    settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
+    return Report(
+        *judge(rows, (), Dataflow(runs)),
+        tuple(rows),
+        (),
+        graphs=identities,
+        settings={**settings, "memory": memory, "repeats": repeats},
+        environment=environment(),
+    )
 
 
 def repro(

@@ -30,7 +30,9 @@ VERSION = "dort_compare.version"
 PRODUCER = "dort_compare"
 """The ``producer_name`` of the models that our own lowering makes."""
 
-_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)', re.MULTILINE)
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:.*\n(?!\s*File ")[^\S\n]*(?P<code>.+))?', re.MULTILINE
+)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
@@ -103,16 +105,27 @@ def dotted_path(source: str) -> str:
 
 def source_line(node: fx.Node) -> str:
     """ "file:line" of the innermost frame outside torch, or of the innermost frame where all are torch's own."""
-    return _innermost_line(node.meta.get("stack_trace") or "")
+    return _place(node)[0]
+
+
+def source_code(node: fx.Node) -> str:
+    """What stands in the line that ``source_line`` names, as it was traced; "" where that is not known."""
+    return _place(node)[1]
+
+
+def _place(node: fx.Node) -> tuple[str, str]:
+    return _innermost_frame(node.meta.get("stack_trace") or "")
 
 
 @functools.lru_cache
-def _innermost_line(stack_trace: str) -> str:
-    frames = [(m["file"], m["line"]) for m in _FRAME.finditer(stack_trace)]
+def _innermost_frame(stack_trace: str) -> tuple[str, str]:
+    """ "file:line", and what stands there."""
+    frames = list(_FRAME.finditer(stack_trace))
+    own = [frame for frame in frames if not frame["file"].startswith(_TORCH)]
     if not frames:
-        return ""
-    own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    return ":".join((own or frames)[-1])
+        return "", ""
+    frame = (own or frames)[-1]
+    return f"{frame['file']}:{frame['line']}", (frame["code"] or "").strip()
 
 
 class NameAuthority:

@@ -198,7 +198,20 @@ def test_a_wrong_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_becomes_json(tmp_path: Path) -> None:
     report = compare(mlp(), (torch.randn(5, 3),), backward=True)
     report.to_json(tmp_path / "report.json")
-    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "agree"
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["verdict"] == "agree"
+    assert found["summary"].startswith("agree: ")
+    assert (found["settings"]["backward"], found["settings"]["exporter"]) == (True, "native")
+    assert found["environment"]["torch"] == torch.__version__
+    silu = next(row for row in found["rows"] if row["target"] == "aten.silu.default")
+    assert silu["operands"] == ["addmm"]
+
+
+def test_a_row_holds_the_code_of_its_line() -> None:
+    args = (torch.randn(2, 2),)
+    report = compare(Named(), args, {"scale": torch.randn(2, 2)})
+    tanh = next(row for row in report.rows if row.target == "aten.tanh.default")
+    assert tanh.code == 'return {"scaled": x * scale + shift, "others": [x.tanh(), x > 0]}'
 
 
 def test_a_dump_holds_forward_and_backward_and_nothing_lies_beside_it(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from dort_compare import provenance
-from dort_compare.provenance import NameAuthority, Provenance, module_path, source_line, target_name
+from dort_compare.provenance import NameAuthority, Provenance, module_path, source_code, source_line, target_name
 
 TORCH = Path(torch.__file__).parent
 
@@ -41,6 +41,15 @@ def frames(*lines: str) -> str:
 )
 def test_the_source_line_is_the_innermost_of_the_users(lines: tuple[str, ...], expected: str) -> None:
     assert source_line(node(stack_trace=frames(*lines))) == expected
+
+
+def test_the_code_is_that_of_the_source_line() -> None:
+    file = '  File "{}", line 3, in forward\n    {}\n'
+    trace = file.format("model.py", "y = self.q(x)") + file.format(f"{TORCH}/nn/modules/linear.py", "return F.linear()")
+    assert source_code(node(stack_trace=trace)) == "y = self.q(x)"
+    assert source_code(node(stack_trace=file.format("a.py", "  ") + file.format("b.py", "z"))) == "z"
+    assert source_code(node(stack_trace='  File "a.py", line 3\n  File "b.py", line 4')) == ""
+    assert source_code(node()) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from dort_compare.cli.diff import diff
 from dort_compare.cli.doctor import doctor
 from dort_compare.cli.llama import llama
 from dort_compare.cli.options import HELP
+from dort_compare.cli.report import report
 from dort_compare.cli.repro import repro
 from dort_compare.cli.run import run
 from dort_compare.errors import DortError, UserCodeError
@@ -40,7 +41,7 @@ def commands() -> None:
     """
 
 
-for command in (bisect, cache, check, diff, doctor, llama, repro, run):
+for command in (bisect, cache, check, diff, doctor, llama, report, repro, run):
     commands.add_command(command)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMS = {
     "json": "Write all of it as JSON.",
+    "html": "Write one HTML file that shows all of it.",
     "csv": "Write every value, output and gradient as CSV.",
     "junit": "Write the verdict, modules, outputs and gradients as JUnit test cases.",
     "sarif": "Write the causes at their lines of source as SARIF, for code scanning.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,10 @@ class Settings:
     suggest_fp32: bool | float
     verbose: int
 
+    def as_json(self) -> dict[str, Any]:
+        """By name, as strict JSON."""
+        return {**asdict(self), "autocast": str(self.autocast).removeprefix("torch.") if self.autocast else None}
+
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""
         config = LlamaConfig(
@@ -112,7 +116,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         echo(line)
     for cause in report.causes[1:]:
         echo(f"also: {cause_text(cause)}")
-    return report
+    return replace(report, settings={**settings.as_json(), "dump": shown_as and str(shown_as)})
 
 
 def _tell_outcome(echo: Echo, outcome: Outcome) -> None:

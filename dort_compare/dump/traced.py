@@ -10,7 +10,7 @@ from torch import fx
 
 from dort_compare.dump.arguments import Json, Place, decoded, dtype_named, encoded, placed
 from dort_compare.errors import UnsupportedGraphError
-from dort_compare.provenance import source_line
+from dort_compare.provenance import source_code, source_line
 from dort_compare.scalars import UNBACKED, is_number, unbacked_symbols
 
 _STACKS = ("nn_module_stack", "fwd_nn_module_stack")
@@ -22,7 +22,7 @@ _NUMBERS: dict[str, tuple[type, type]] = {
 
 
 def encoded_meta(node: fx.Node) -> dict[str, Json]:
-    """Value, module stacks, source line and sequence number of ``node``, as far as it has them.
+    """Value, module stacks, source line with its text, and sequence number of ``node``, as far as it has them.
 
     Symbolic sizes are what they were when torch traced the graph, null where the data decide on them.
     Raises UnsupportedGraphError for a value that a dump cannot hold.
@@ -37,6 +37,7 @@ def encoded_meta(node: fx.Node) -> dict[str, Json]:
             found[key] = [[str(name), str(path), _class_name(owner)] for name, (path, owner) in stack.items()]
     if source := source_line(node):
         found["source"] = source
+        found["code"] = source_code(node)
     if isinstance(node.meta.get("seq_nr"), int):
         found["seq_nr"] = node.meta["seq_nr"]
     return found
@@ -56,7 +57,8 @@ def decoded_meta(data: dict[str, Json], place: Place) -> dict[str, Any]:
             meta[key] = {name: (path, owner) for name, path, owner in entries}
     if "source" in data:
         file, _, line = _texts([data["source"]])[0].rpartition(":")
-        meta["stack_trace"] = f'  File "{file}", line {line}'
+        code = _texts([data.get("code", "")])[0]
+        meta["stack_trace"] = f'  File "{file}", line {line}\n    {code}'
     if isinstance(data.get("seq_nr"), int):
         meta["seq_nr"] = data["seq_nr"]
     return meta

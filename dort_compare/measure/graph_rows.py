@@ -13,8 +13,8 @@ from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY, Executed, executions
 
-Watch = Callable[[Executed, torch.dtype | None], None]
-"""Is shown every value as it passes, with the coarsest dtype that it went through."""
+Watch = Callable[[Executed, torch.dtype | None, Row], None]
+"""Is shown every value as it passes, with the coarsest dtype that it went through and its row."""
 
 
 def graph_rows(
@@ -38,7 +38,7 @@ def graph_rows(
     def row(executed: Executed) -> Row:
         found = judge.row(executed, stands.get(executed.step.node.name))
         for watch in watches:
-            watch(executed, judge.precisions[executed.step.node])
+            watch(executed, judge.precisions[executed.step.node], found)
         return found
 
     # map lets go of a value once it is judged

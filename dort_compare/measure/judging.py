@@ -14,7 +14,7 @@ from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.local import LocalError, local_error
 from dort_compare.measure.metrics import Distance, distance, measure
 from dort_compare.measure.rows import Row, Status, is_noise
-from dort_compare.provenance import Phase, Provenance, target_name
+from dort_compare.provenance import Phase, Provenance, source_code, target_name
 from dort_compare.trace.executions import Executed
 
 _NO_VALUE = "no ONNX value stands for it"
@@ -91,6 +91,8 @@ class Judge:
             target=target_name(_call_of(node)),
             module=origin.module,
             source=origin.source,
+            code=source_code(_call_of(node)),
+            operands=tuple(operand.name for operand in _operands(node)),
             dtype=str(expected.dtype).removeprefix("torch."),
             shape=tuple(expected.shape),
             status=status,

@@ -10,7 +10,7 @@ import torch
 
 from dort_compare.measure.floor import noise_floor
 from dort_compare.measure.metrics import Distance, deviation, distance
-from dort_compare.measure.rows import json_number
+from dort_compare.measure.rows import Row, json_number
 from dort_compare.provenance import Phase
 from dort_compare.trace.executions import Executed
 
@@ -53,7 +53,7 @@ class Observer:
         self._shipped = dict(shipped)
         self.seen: list[Observed] = []
 
-    def see(self, executed: Executed, precision: torch.dtype | None) -> None:
+    def see(self, executed: Executed, precision: torch.dtype | None, _row: Row | None = None) -> None:
         """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
 
         Noise is what two right computations may lie apart: twice what each of them may be from float64, or is.

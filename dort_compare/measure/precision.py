@@ -101,7 +101,7 @@ class PrecisionWatch:
         """What is shown the values of ``run``, in the order of the graph."""
         self._casts.extend(casts_of(run))
         astray: set[str] = set()
-        return lambda executed, _: self._see(run, executed.step, astray)
+        return lambda executed, *_: self._see(run, executed.step, astray)
 
     @property
     def seen(self) -> Precision:

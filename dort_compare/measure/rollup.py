@@ -41,7 +41,7 @@ def by_module(rows: Iterable[Row]) -> tuple[ModuleErrors, ...]:
 def ranked(rows: Iterable[OutcomeRow]) -> list[tuple[OutcomeRow, float]]:
     """The outputs or gradients with their distance from eager in units of the noise floor, the furthest first; one that
     only one side has is infinitely far."""
-    found = [(row, _ratio(row.distance, row.noise_floor)) for row in rows]
+    found = [(row, in_floors(row.distance, row.noise_floor)) for row in rows]
     return sorted(found, key=lambda each: -each[1])
 
 
@@ -66,13 +66,14 @@ def _in_tree_order(paths: Iterable[str]) -> Iterator[str]:
 
 def _errors(path: str, rows: Sequence[Row]) -> ModuleErrors:
     statuses = [row.status for row in rows]
-    ratios = [_ratio(row.local, row.noise_floor) for row in rows if row.local is not None]
+    ratios = [in_floors(row.local, row.noise_floor) for row in rows if row.local is not None]
     return ModuleErrors(
         path, len(rows), statuses.count("diverges"), statuses.count("inherits"), max(ratios, default=None)
     )
 
 
-def _ratio(gap: Distance | None, floor: float | None) -> float:
+def in_floors(gap: Distance | None, floor: float | None) -> float:
+    """A distance in units of its noise floor; infinite where there is none, or a finding in its place."""
     if gap is None or gap.finding is not None or gap.max_abs is None:
         return math.inf
     if gap.max_abs == 0:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dort_compare.measure.metrics import Distance, Number
+from dort_compare.measure.picture import Picture
 from dort_compare.provenance import Phase
 
 Status = Literal["ok", "inherits", "diverges", "unaligned"]
@@ -20,7 +21,9 @@ class Row:
     the latter's distances from float64 are measured where the two sides lie more than a few roundings apart. ``reason``
     says why nothing was held against an unaligned value, or what numbers do not say of a diverging one. ``call`` is the
     FX node that computes the value: another one than ``fx_node`` where an op has several results. ``fused`` holds the
-    FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``.
+    FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``. ``operands`` are the FX nodes that it
+    reads, inputs of the graph among them; ``code`` is what stands in the ``source`` line, "" where that is not known.
+    ``picture`` shows the elements of some of those that depart or err most.
     """
 
     phase: Phase
@@ -38,6 +41,8 @@ class Row:
     onnx_nodes: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
     fused: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
+    code: str = ""
     computed_in: str | None = None
     is_unstable: bool = False
     inherited: Distance | None = None
@@ -47,6 +52,7 @@ class Row:
     onnx_vs_float64: Number | None = None
     local_torch_vs_float64: Number | None = None
     local_onnx_vs_float64: Number | None = None
+    picture: Picture | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; ``local`` is null where ONNX Runtime could not run the op alone on torch's operands."""
@@ -64,6 +70,8 @@ class Row:
             "shape": list(self.shape),
             "module": self.module,
             "source": self.source,
+            "code": self.code,
+            "operands": list(self.operands),
             "computed_in": self.computed_in,
             "inherited": self.inherited.to_json() if self.inherited else None,
             "local": self.local.to_json() if self.local else None,
@@ -74,6 +82,7 @@ class Row:
             "local_onnx_vs_float64": json_number(self.local_onnx_vs_float64),
             "status": self.status,
             "reason": self.reason,
+            "picture": self.picture.to_json() if self.picture else None,
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,8 @@ class Report:
     against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
     made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
     exposed models. precision: casts, and how half-precision values use their dtype.
-    suggestion: what to keep in float32, where that was asked for.
+    suggestion: what to keep in float32, where that was asked for. settings: what was asked for, as JSON values.
+    environment: the versions and the machine that it ran on.
     """
 
     verdict: Judgement
@@ -53,6 +55,8 @@ class Report:
     observed: tuple[Observed, ...] = ()
     precision: Precision = field(default_factory=Precision)
     suggestion: Suggestion | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first_divergence(self) -> Divergence | None:
@@ -70,10 +74,13 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as strict JSON, infinity as the string "inf"."""
+        from dort_compare.report.terminal import verdict_line  # noqa: PLC0415  (it imports this file)
+
         first = self.first_divergence
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
+            "summary": verdict_line(self),
             "first_divergence": first.to_json() if first else None,
             "causes": [cause.to_json() for cause in self.causes],
             "rows": [row.to_json() for row in self.rows],
@@ -86,11 +93,19 @@ class Report:
             "observer": [seen.to_json() for seen in self.observed],
             "precision": self.precision.to_json(),
             "suggest_fp32": self.suggestion.to_json() if self.suggestion else None,
+            "settings": dict(self.settings),
+            "environment": dict(self.environment),
         }
 
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
         write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+
+    def to_html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs nothing beside it. Raises UsageError where it cannot be written."""
+        from dort_compare.report.html import page  # noqa: PLC0415  (as below: most reports are only printed)
+
+        write(path, page(self.as_json()))
 
     def to_model_explorer(self, folder: str | Path) -> list[Path]:
         """Writes node data for Model Explorer, which colour a dumped model by its errors; returns the files.

@@ -38,9 +38,11 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str]
 
 def test_tells_its_steps_in_order_and_ends_with_the_verdict(capsys, tmp_path):
     file = tmp_path / "report.json"
-    flags = ["--part", "model", "--backward", "1", "--verbose", "1", "--json", str(file)]
+    page = tmp_path / "report.html"
+    flags = ["--part", "model", "--backward", "1", "--verbose", "1", "--json", str(file), "--html", str(page)]
     status, out, log = run(capsys, *SMALL, *flags)
     assert status == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     graphs = ["dynamo", "forward", "forward", "dynamo", "backward", "backward"]  # of the debug backend alone
     assert [line.split()[0] for line in log.splitlines()] == graphs
     positions = [out.index(step) for step in STEPS]
@@ -132,6 +134,7 @@ def test_cuda_without_a_gpu(capsys):
         (["--part", "model", "--hidden", "65"], "hidden=65 is not divisible by heads=8"),
         (["--heads", "4", "--kv-heads", "3"], "heads=4 is not divisible by kv_heads=3"),
         (["--json", "/no/such/folder/report.json"], "cannot write /no/such/folder/report.json"),
+        (["--html", "/no/such/folder/report.html"], "cannot write /no/such/folder/report.html"),
         (["--frobnicate"], "No such option '--frobnicate'"),
         (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range"),
         (["--batch", "100000000", "--seq", "1000000"], "not enough memory for these sizes"),
@@ -168,9 +171,10 @@ def test_an_unwritable_or_foreign_dump_folder_is_refused(capsys, tmp_path):
 
 
 def test_a_report_inside_the_dump_is_refused(capsys, tmp_path):
-    status, _, err = run(capsys, *SMALL, "--dump", str(tmp_path), "--json", str(tmp_path / "report.json"))
-    assert (status, err.count("\n")) == (2, 1)
-    assert "lies in the dump folder" in err
+    for flag in ("--json", "--html"):
+        status, _, err = run(capsys, *SMALL, "--dump", str(tmp_path), flag, str(tmp_path / "report"))
+        assert (status, err.count("\n")) == (2, 1)
+        assert f"{flag} {tmp_path / 'report'} lies in the dump folder" in err
 
 
 def test_transformers_missing(capsys, monkeypatch):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from samples import INF, NAN, ONE, report, row
 
 from dort_compare.errors import UsageError
-from dort_compare.measure.metrics import distance
 from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.reach import Reach
-from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
 from dort_compare.report.tables import number
@@ -22,35 +20,13 @@ from dort_compare.report.terminal import verdict_line
 
 ROW_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "dtype", "shape", "module", "source", "inherited", "local",
-    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "status",
+    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "status", "operands", "code",
 }  # fmt: skip
 DIVERGENCE_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason", "inherited", "local",
     "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches", "graph",
     "operands",
 }  # fmt: skip
-ONE = torch.ones(2)
-NAN = torch.tensor([math.nan, 1.0])
-INF = torch.tensor([math.inf, 1.0])
-
-
-def row(got: torch.Tensor | None, **changes: Any) -> Row:
-    measured: dict[str, Any] = {}
-    if got is not None:
-        found = distance(ONE, got)
-        measured = {
-            "onnx_value": "mul", "onnx_nodes": ("mul.Mul",), "inherited": found, "noise_floor": 1e-5,
-            "torch_vs_float64": 0.0, "onnx_vs_float64": math.inf,
-        }  # fmt: skip
-    status = "unaligned" if got is None else "ok" if distance(ONE, got).equal else "diverges"
-    where = {"fx_node": "mul", "target": "aten.mul.Tensor", "module": "layers.0.mlp", "source": "model.py:7"}
-    given = {"phase": "backward", "graph": 1, **where, "dtype": "float32", "shape": (2,), "status": status, **measured}
-    return Row(**{"call": changes.get("fx_node", "mul"), **given, **changes})
-
-
-def report(*rows: Row, got: torch.Tensor = ONE) -> Report:
-    outputs = tuple(outcome_rows("debug", "output", {"y": ONE}, {"y": got}, {}, None))
-    return Report(*judge(rows, outputs), rows, outputs)
 
 
 def refuse(constant: str) -> None:

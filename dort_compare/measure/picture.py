@@ -1,0 +1,135 @@
+"""What the elements of a value look like on both sides: histograms, the worst elements, and where errors lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+_SAMPLE = 2**14
+_BINS = 40
+_WORST = 8
+_PARTS = 32
+_POWERS = (-40, 40)
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element: its index and what each side has there; ``exact`` is float64's, None where there is none."""
+
+    index: tuple[int, ...]
+    torch: float
+    onnx: float
+    exact: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, NaN and infinities as the strings "nan", "inf" and "-inf"."""
+        numbers = {"torch": self.torch, "onnx": self.onnx, "exact": self.exact}
+        return {"index": list(self.index), **{name: _told(value) for name, value in numbers.items()}}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Elements of one value, torch's against ONNX's on its own earlier values.
+
+    low, high   range of the finite elements of both; ``torch`` and ``onnx`` count theirs in 40 equal parts of it
+    powers      how many |torch - onnx| begin with each power of ten: (power, count)
+    equal       how many elements are equal; ``unfinite`` how many are not, and NaN or inf on a side
+    worst       the elements that lie furthest apart, up to eight
+    along       by dimension, the largest |torch - onnx| in each of up to 32 parts of it
+    looked_at   how many elements were looked at of ``numel``: large tensors are thinned out evenly
+    """
+
+    low: float
+    high: float
+    torch: tuple[int, ...]
+    onnx: tuple[int, ...]
+    powers: tuple[tuple[int, int], ...]
+    equal: int
+    unfinite: int
+    worst: tuple[Element, ...]
+    along: tuple[tuple[float, ...], ...]
+    looked_at: int
+    numel: int
+
+    def to_json(self) -> dict[str, Any]:
+        along = [[_told(each) for each in parts] for parts in self.along]
+        worst = [each.to_json() for each in self.worst]
+        return {**asdict(self), "worst": worst, "along": along}
+
+
+def picture(expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | None, at: Sequence[int] | None) -> Picture:
+    """The picture of two real tensors of one shape with at least one element; ``at`` is the index of the worst."""
+    steps = _thinned(expected.shape)
+    one, other = (tensor[steps].to("cpu", torch.float64) for tensor in (expected, own))
+    same = (one == other) | (one.isnan() & other.isnan())
+    gap = (one - other).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0)
+    finite = torch.cat([side[side.isfinite()] for side in (one, other)])
+    low, high = (finite.min().item(), finite.max().item()) if finite.numel() else (0.0, 0.0)
+    places = dict.fromkeys([tuple(at)] if at is not None else []) | dict.fromkeys(_furthest(gap, steps))
+    return Picture(
+        low=low,
+        high=high,
+        torch=_histogram(one, low, high),
+        onnx=_histogram(other, low, high),
+        powers=_powers(gap),
+        equal=int(same.sum()),
+        unfinite=int(gap.isinf().sum()),
+        worst=tuple(_element(index, expected, own, exact) for index in list(places)[:_WORST]),
+        along=tuple(_along(gap, dimension) for dimension in range(gap.dim())),
+        looked_at=gap.numel(),
+        numel=expected.numel(),
+    )
+
+
+def _thinned(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Every how many-th index of each dimension is looked at: the longest are thinned out first."""
+    steps = [1] * len(shape)
+
+    def left(dimension: int) -> int:
+        return -(-shape[dimension] // steps[dimension])
+
+    while math.prod(map(left, range(len(shape)))) > _SAMPLE:
+        steps[max(range(len(shape)), key=left)] *= 2
+    return tuple(slice(None, None, step) for step in steps)
+
+
+def _histogram(side: torch.Tensor, low: float, high: float) -> tuple[int, ...]:
+    """Finite elements in equal parts of the range; all in the first where it has no width, or one beyond float64."""
+    finite = side[side.isfinite()]
+    width = high - low
+    if not 0 < width < math.inf:
+        return (finite.numel(), *[0] * (_BINS - 1))
+    parts = ((finite - low) / width * _BINS).long().clamp(0, _BINS - 1)
+    return tuple(parts.bincount(minlength=_BINS).tolist())
+
+
+def _powers(gap: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    apart = gap[(gap > 0) & gap.isfinite()]
+    powers, counts = apart.log10().floor().clamp(*_POWERS).long().unique(return_counts=True)
+    return tuple(zip(powers.tolist(), counts.tolist(), strict=True))
+
+
+def _furthest(gap: torch.Tensor, steps: Sequence[slice]) -> list[tuple[int, ...]]:
+    """The places of the largest gaps, in the tensor that was thinned out."""
+    flat = gap.flatten()
+    found = flat.sort(descending=True, stable=True).indices[:_WORST]
+    found = found[flat[found] > 0]
+    places = torch.stack(torch.unravel_index(found, gap.shape), 1) if gap.dim() else torch.zeros(len(found), 0)
+    return [tuple(int(i) * s.step for i, s in zip(place, steps, strict=True)) for place in places.tolist()]
+
+
+def _element(index: tuple[int, ...], expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | None) -> Element:
+    return Element(index, float(expected[index]), float(own[index]), None if exact is None else float(exact[index]))
+
+
+def _along(gap: torch.Tensor, dimension: int) -> tuple[float, ...]:
+    line = gap.movedim(dimension, 0).flatten(1).amax(1) if gap.dim() > 1 else gap
+    return tuple(part.max().item() for part in line.tensor_split(min(_PARTS, len(line))))
+
+
+def _told(number: float | None) -> float | str | None:
+    return number if number is None or math.isfinite(number) else str(number)

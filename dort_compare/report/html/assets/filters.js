@@ -1,0 +1,70 @@
+// What of the values is shown: words, statuses, graph, op and module.
+
+const STATUSES = ["diverges", "inherits", "unaligned", "ok"];
+
+/** The controls; `passes` says of a row whether it is shown, `set` changes some of them, `tell` how many are left. */
+function makeFilters(report, changed) {
+  const search = make("input", { type: "search", id: "search", placeholder: "Name, op, module, source …  (press /)", autocomplete: "off", spellcheck: "false" });
+  const boxes = STATUSES.map((status) => statusBox(report.values, status));
+  const part = choice("Graph", "every graph", counted(report.values.map((row) => row.part)));
+  const target = choice("Op", "every op", counted(report.values.map((row) => row.target)).sort());
+  const module = choice("Module", "every module", modulesOf(report));
+  const left = make("output", { class: "left", "aria-live": "polite", for: "search" });
+  const clear = make("button", { type: "button" }, "Clear");
+  const element = make("form", { class: "filters", role: "search", "aria-label": "Filter the values" },
+    make("label", { class: "search" }, make("span", {}, "Search"), search),
+    make("fieldset", {}, make("legend", {}, "Status"), boxes.map((box) => box.label)),
+    part.label, target.label, module.label, clear, left);
+
+  let wanted = [];
+  let statuses = new Set();
+  const update = () => {
+    wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    statuses = new Set(boxes.filter((box) => box.input.checked).map((box) => box.status));
+    changed();
+  };
+  const set = (given) => {
+    search.value = given.search ?? "";
+    part.select.value = given.part ?? "";
+    target.select.value = given.target ?? "";
+    module.select.value = given.module ?? "";
+    boxes.forEach((box) => { box.input.checked = (given.statuses ?? []).includes(box.status); });
+    update();
+  };
+  element.addEventListener("input", update);
+  element.addEventListener("submit", (event) => event.preventDefault());
+  clear.addEventListener("click", () => set({}));
+
+  const passes = (row) =>
+    (!statuses.size || statuses.has(row.status))
+    && (!part.select.value || row.part === part.select.value)
+    && (!target.select.value || row.target === target.select.value)
+    && within(row.module, module.select.value)
+    && wanted.every((word) => words(row).includes(word));
+  const tell = (shown) => { left.textContent = `${shown.toLocaleString("en")} of ${count(report.values.length, "value")}`; };
+  return { element, passes, set, tell, focus: () => search.focus() };
+}
+
+/** Whether a module is, or lies in, another; everything lies in none. */
+function within(module, outer) {
+  return !outer || module === outer || module.startsWith(`${outer}.`);
+}
+
+function statusBox(values, status) {
+  const many = values.filter((row) => row.status === status).length;
+  const input = make("input", { type: "checkbox", name: status, disabled: many === 0 });
+  return { status, input, label: make("label", { class: "status" }, input, badge(status), make("span", { class: "many" }, many.toLocaleString("en"))) };
+}
+
+function choice(name, all, options) {
+  const select = make("select", {}, make("option", { value: "" }, all), options.map((each) => make("option", { value: each }, each)));
+  return { select, label: make("label", {}, make("span", {}, name), select) };
+}
+
+function counted(names) {
+  return [...new Set(names)].filter(Boolean);
+}
+
+function modulesOf(report) {
+  return report.by_module.map((each) => each.module).filter(Boolean);
+}

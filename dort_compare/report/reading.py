@@ -1,0 +1,94 @@
+"""A JSON report that anybody may have written, read back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dort_compare.errors import UsageError
+from dort_compare.report.report import SCHEMA
+
+_TEXT = (str, type(None))
+_DISTANCE = (dict, type(None))
+_NUMBERS = ("max_abs", "mean_abs", "scale", "max_rel", "cosine")
+_LISTS = ("causes", "rows", "outputs", "fallbacks", "graphs", "modules", "by_module", "observer")
+_Kinds = Mapping[str, tuple[type, ...]]
+_ROW: _Kinds = MappingProxyType(
+    {
+        **dict.fromkeys(("phase", "fx_node", "target", "status", "module", "source", "dtype"), (str,)),
+        **dict.fromkeys(("onnx_value", "reason"), _TEXT),
+        **dict.fromkeys(("inherited", "local"), _DISTANCE),
+        **dict.fromkeys(("shape", "onnx_nodes", "op_types"), (list,)),
+        "graph": (int,),
+    }
+)
+_OUTPUT: _Kinds = MappingProxyType(
+    {
+        **dict.fromkeys(("backend", "kind", "name", "dtype"), (str,)),
+        "ok": (bool,),
+        "shape": (list,),
+        "distance": _DISTANCE,
+    }
+)
+
+
+def read_report(path: str | Path) -> dict[str, Any]:
+    """What ``Report.to_json`` wrote. Raises UsageError, in a line, for what it would not have written."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse, parse_float=_finite)
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UsageError(f"{path} cannot be read as a report: {' '.join(str(problem).split())}") from None
+    wrong = _problem(found)
+    if wrong:
+        raise UsageError(f"{path} is no report of dort-compare: {wrong}; make one with --json FILE")
+    return dict(found)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"it holds {constant[:40]}, which is no number of strict JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _problem(found: Any) -> str | None:
+    """What is wrong with it, if anything."""
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return f"its schema is not {SCHEMA}"
+    if found.get("verdict") not in ("agree", "diverge"):
+        return "it holds no verdict"
+    for name in _LISTS:
+        if not isinstance(found.get(name), list) or not all(isinstance(each, dict) for each in found[name]):
+            return f"its {name} are no list of objects"
+    if not isinstance(found.get("precision"), dict):
+        return "it does not say how half precision is used"
+    optimized = found.get("optimized")
+    if optimized is not None and not (isinstance(optimized, dict) and isinstance(optimized.get("rows"), list)):
+        return "its optimized models hold no rows"
+    rows = (*found["rows"], *(optimized["rows"] if optimized else ()))
+    return next(
+        filter(None, (*(_wrong(row, _ROW) for row in rows), *(_wrong(row, _OUTPUT) for row in found["outputs"]))), None
+    )
+
+
+def _wrong(row: Any, kinds: _Kinds) -> str | None:
+    """What a row holds that none can hold."""
+    if not isinstance(row, dict):
+        return "a row is no object"
+    name = next((key for key, kind in kinds.items() if not isinstance(row.get(key), kind)), None)
+    if name:
+        return f"the {name} of a row is {str(row.get(name))[:40]!r}"
+    name = next((key for key in ("fused", "operands") if not isinstance(row.get(key, []), list)), None)
+    if name:
+        return f"the {name} of a row are no list"
+    floats = [value for key, value in row.items() if key == "noise_floor" or key.endswith("_vs_float64")]
+    for key in ("inherited", "local", "distance"):
+        floats += [(row.get(key) or {}).get(number) for number in _NUMBERS]
+    bad = [value for value in floats if not (value is None or value == "inf" or type(value) in (int, float))]
+    return f"a number of a row is {str(bad[0])[:40]!r}" if bad else None

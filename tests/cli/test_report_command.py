@@ -1,0 +1,99 @@
+"""``dort-compare report``: a report that somebody wrote, or two of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dort_compare import compare
+from dort_compare.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return int(stopped.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a small network, forward and backward."""
+    file = tmp_path_factory.mktemp("right") / "report.json"
+    compare(nn.Sequential(nn.Linear(3, 4), nn.SiLU()), (torch.randn(5, 3),), backward=True).to_json(file)
+    return file
+
+
+def edited(file: Path, into: Path, change: Any) -> Path:
+    data = json.loads(file.read_text())
+    change(data)
+    into.write_text(json.dumps(data))
+    return into
+
+
+def wrong(data: dict[str, Any]) -> None:
+    """As if silu had departed."""
+    row = next(row for row in data["rows"] if row["target"] == "aten.silu.default")
+    row.update(status="diverges", local={**row["local"], "max_abs": 1.0}, noise_floor=1e-6)
+    data.update(verdict="diverge", summary="diverge: silu\x1b[31m")
+
+
+def test_one_report_is_told_and_shown(capsys, right, tmp_path) -> None:
+    assert run(capsys, right, "--html", tmp_path / "page.html")[0] == 0
+    assert "silu" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    status, out, _ = run(capsys, edited(right, tmp_path / "wrong.json", wrong))
+    assert (status, out) == (1, "diverge: silu\\x1b[31m\n")
+
+
+def test_what_got_worse_and_better_between_two(capsys, right, tmp_path) -> None:
+    bad = edited(right, tmp_path / "wrong.json", wrong)
+    status, out, _ = run(capsys, right, bad, "--html", tmp_path / "page.html")
+    assert status == 1
+    assert "1 worse" in out
+    assert "ok -> diverges" in out
+    assert "aten.silu.default" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    status, out, _ = run(capsys, bad, right)
+    assert status == 0
+    assert "1 better" in out
+    assert run(capsys, right, right)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.update(schema=2),
+        lambda data: data.pop("rows"),
+        lambda data: data.update(rows=[1]),
+        lambda data: data.update(verdict="<b>"),
+        lambda data: data.update(precision=[]),
+        lambda data: data["rows"][0].pop("fx_node"),
+        lambda data: data["rows"][0].update(graph="0"),
+        lambda data: data["rows"][0].update(noise_floor="1"),
+        lambda data: data["rows"][0].update(local={"max_abs": []}),
+        lambda data: data["rows"][0].update(operands=1),
+        lambda data: data["outputs"][0].update(kind=None),
+        lambda data: data.update(optimized={"rows": [None]}),
+    ],
+)
+def test_what_is_no_report_is_one_line(capsys, right, tmp_path, change) -> None:
+    status, out, err = run(capsys, edited(right, tmp_path / "bad.json", change))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "is no report of dort-compare" in err
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"schema": NaN}', '{"schema": 1e999}', "[" * 100_000, "\xff"])
+def test_what_is_no_json_is_one_line(capsys, tmp_path, text) -> None:
+    (tmp_path / "bad.json").write_bytes(text.encode("latin-1"))
+    status, _, err = run(capsys, tmp_path / "bad.json")
+    assert (status, err.count("\n")) == (2, 1)
+    assert run(capsys, tmp_path / "missing.json")[0] == 2
+
+
+def test_a_page_that_cannot_be_written_is_one_line(capsys, right, tmp_path) -> None:
+    status, _, err = run(capsys, right, "--html", tmp_path)
+    assert (status, err.count("\n")) == (2, 1)
