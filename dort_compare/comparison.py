@@ -11,8 +11,8 @@ from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
-from dort_compare.compiled import Compiled, graph_run, run_compiled
-from dort_compare.errors import DortError, OtherBackendError, UsageError
+from dort_compare.compiled import Compiled, graph_run, run_other
+from dort_compare.errors import UsageError
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
@@ -107,7 +107,7 @@ def _compare(
     others: list[OutcomeRow] = []
     for name, other in beside.items():
         waiting.stage(f"compiling, and the model compiled by {name}")
-        others += outcome_of(name, eager, _run_other(name, other, model, call, dynamic), exact, precision)
+        others += outcome_of(name, eager, run_other(name, other, model, call, dynamic), exact, precision)
     waiting.stage("compiling, and the compiled model")
     before, left = len(backend.graphs), len(backend.fallbacks)
     compiled_model = Compiled(model, backend, dynamic)
@@ -151,17 +151,6 @@ def _compare(
         environment(),
     )
     return Comparison(report, eager, [*backend.graphs[before:]])
-
-
-def _run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bool | None) -> Outcome:
-    """The outcome of another backend, which eager has just run the model without."""
-    try:
-        return run_compiled(model, call, backend, dynamic)
-    except DortError:
-        raise
-    except Exception as problem:
-        reason = " ".join(str(problem).split())
-        raise OtherBackendError(f"the backend {name} failed: {type(problem).__name__}: {reason}") from problem
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 from dort_compare.backends import CompiledGraph
-from dort_compare.errors import DortError
+from dort_compare.errors import DortError, OtherBackendError
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
 
@@ -40,6 +40,23 @@ class Compiled:
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:
     """The outcome of one call of the model, compiled with ``backend``."""
     return Compiled(model, backend, dynamic).run(call)
+
+
+def run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bool | None) -> Outcome:
+    """The outcome with a backend of somebody else's, of a model that runs in eager; inductor draws eager's numbers.
+
+    Raises OtherBackendError where the backend fails.
+    """
+    import torch._inductor.config as inductor  # noqa: PLC0415  (few ask for another backend)
+
+    try:
+        with inductor.patch(fallback_random=True):
+            return run_compiled(model, call, backend, dynamic)
+    except DortError:
+        raise
+    except Exception as problem:
+        reason = " ".join(str(problem).split())
+        raise OtherBackendError(f"the backend {name} failed: {type(problem).__name__}: {reason}") from problem
 
 
 def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | None = None) -> GraphRun:

@@ -359,6 +359,29 @@ def test_a_kernel_may_lay_out_its_result_otherwise_than_torch_traced() -> None:
     assert report.verdict == "agree"
 
 
+@pytest.mark.slow
+def test_inductor_is_held_to_the_same_reference_and_drops_what_eager_drops() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(), nn.GELU(), nn.Linear(16, 2))
+    report = compare(model, (torch.randn(4, 8),), backward=True, compile_backends="inductor")
+    assert report.verdict == "agree", str(report)
+    assert [row.backend for row in report.outputs] == ["debug"] * 5 + ["inductor"] * 5
+
+
+def test_a_loss_may_leave_outputs_out() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x: Tensor) -> dict[str, Tensor | tuple[Tensor, ...]]:
+            x = self.norm(x)
+            return {"a": x, "rest": (x.relu(), x + 1)}
+
+    report = compare(Two(), (torch.randn(4, 3),), backward=True, loss=lambda found: found["a"].square().mean())
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs if row.kind == "gradient"} == {"norm.weight", "norm.bias"}
+
+
 def test_a_backend_that_has_run_before_is_compared_too() -> None:
     backend, model, x = DebugBackend(), mlp(), torch.randn(5, 3)
     torch.compile(model, backend=backend)(x).sum().backward()

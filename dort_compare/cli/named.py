@@ -121,9 +121,13 @@ def _module(place: str) -> ModuleType:
 def _of_file(file: Path) -> ModuleType:
     if not file.is_file():
         raise UsageError(f"there is no file {file}; name one that exists: path/to/file.py:factory")
-    _look_in(file.resolve().parent)
-    name = f"_{file.stem}_"  # not its own: a file may be called like a package that it, or torch, imports
-    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    path = file.resolve()
+    _look_in(path.parent)
+    name = f"_{path.stem}_"  # not its own: a file may be called like a package that it, or torch, imports
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -98,8 +98,9 @@ def leaves(result: Any) -> dict[str, torch.Tensor]:
 def on_gradient(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
     """Has ``see`` called with the gradient of the loss by ``tensor``, where a backward pass computes one."""
 
-    def hook(gradient: torch.Tensor) -> None:
-        see(gradient.detach())
+    def hook(gradient: torch.Tensor | None) -> None:
+        if gradient is not None:  # the loss may leave out some of the outputs that one node of autograd makes
+            see(gradient.detach())
 
     if tensor.requires_grad and torch.is_grad_enabled():
         tensor.register_hook(hook)

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from dort_compare import comparison
+from dort_compare import compiled
 from dort_compare.cli import main, walk
 from dort_compare.dump.writer import MANIFEST
 
@@ -103,14 +103,14 @@ def test_nothing_is_left_behind_without_a_dump(capsys, tmp_path, monkeypatch):
 
 
 def test_a_divergence_ends_with_status_1(capsys, monkeypatch):
-    real = comparison.run_compiled
+    real = compiled.run_compiled
 
     def wrong(*args, **kwargs):
         outcome = real(*args, **kwargs)
         next(iter(outcome.outputs.values())).flatten()[3] += 1
         return outcome
 
-    monkeypatch.setattr(comparison, "run_compiled", wrong)
+    monkeypatch.setattr(compiled, "run_compiled", wrong)
     status, out, _ = run(capsys, *SMALL)
     assert status == 1
     assert out.strip().splitlines()[-1].startswith("diverge: eager output output: max |eager - compiled| = 1")

@@ -78,6 +78,10 @@ def test_a_file_finds_its_neighbours_and_may_be_called_like_another_module(folde
     assert sys.modules["types"] is kept
 
 
+def test_a_file_that_is_named_twice_is_run_once(folder):
+    assert Named.of("tiny_model.py:built").load() is Named.of(f"{folder}/tiny_model.py:built").load()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
