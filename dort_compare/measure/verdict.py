@@ -42,8 +42,11 @@ class Divergence:
 
     @property
     def further(self) -> Literal["ONNX", "torch"] | None:
-        """Which side is further from float64."""
+        """Which side is further from float64; None where that is not known, or NaN or inf, which no distance counts,
+        stand on one side."""
         if self.torch_vs_float64 is None or self.onnx_vs_float64 is None:
+            return None
+        if any(found is not None and found.finding for found in (self.local, self.inherited)):
             return None
         return "ONNX" if self.onnx_vs_float64 > self.torch_vs_float64 else "torch"
 

@@ -80,6 +80,13 @@ def test_the_reason_says_who_is_further_from_float64(onnx_error: float, side: st
     assert f"{side} is further from float64" in first.reason
 
 
+def test_nobody_is_further_where_nan_stands_on_one_side() -> None:
+    gap = distance(ONE, torch.tensor([torch.nan, 1.0]))
+    _, (first, *_) = judge([row("diverges", inherited=gap, torch_vs_float64=0.5, onnx_vs_float64=0.0)], [])
+    assert first.to_json()["further_from_float64"] is None
+    assert first.reason == "1 NaN in got where expected has numbers"
+
+
 def test_outputs_that_depart_although_every_value_agrees() -> None:
     verdict, (first, *_) = judge([row("ok")], outcomes(ONE, {"y": TWO}))
     assert verdict == "diverge"
