@@ -108,7 +108,7 @@ def test_float64_keeps_its_factor() -> None:
 
 @pytest.mark.parametrize("part", ["attention", "decoder"])
 def test_the_comparison_finds_nothing_wrong_with_it(part: str) -> None:
-    module, inputs = build(part, LlamaConfig(layers=1), batch=2, seq=16)
+    module, inputs = build(part, LlamaConfig(hidden=32, heads=4, intermediate=48, vocabulary=50), batch=2, seq=16)
     report = compare(module, inputs, backward=True, optimized=True, rewrites=True)
     assert report.verdict == "agree", report.causes
     assert report.optimized is not None
