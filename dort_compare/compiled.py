@@ -10,7 +10,7 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 from dort_compare.backends import CompiledGraph
-from dort_compare.errors import DortError, OtherBackendError
+from dort_compare.errors import DortError, OtherBackendError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
 
@@ -55,8 +55,7 @@ def run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bo
     except DortError:
         raise
     except Exception as problem:
-        reason = " ".join(str(problem).split())
-        raise OtherBackendError(f"the backend {name} failed: {type(problem).__name__}: {reason}") from problem
+        raise OtherBackendError(f"the backend {name} failed: {one_line(problem)}") from problem
 
 
 def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | None = None) -> GraphRun:

@@ -81,6 +81,11 @@ class StaleRecordError(DortError):
     """A recorded input was changed in place after it was recorded."""
 
 
+def one_line(problem: BaseException) -> str:
+    """The type of an exception and what it says, in one line."""
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
+
+
 @contextmanager
 def told(what: str) -> Iterator[None]:
     """Whatever torch, onnx or ONNX Runtime raise over somebody else's file becomes a DumpError of one line."""
@@ -89,5 +94,4 @@ def told(what: str) -> Iterator[None]:
     except DortError:
         raise
     except Exception as problem:  # noqa: BLE001  (a file that was edited makes them raise anything)
-        text = " ".join(str(problem).split())
-        raise DumpError(f"{what} cannot be run: {type(problem).__name__}: {text}") from None
+        raise DumpError(f"{what} cannot be run: {one_line(problem)}") from None

@@ -20,8 +20,3 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def one_line(problem: BaseException) -> str:
-    """What an exception says, in one line."""
-    return " ".join(f"{type(problem).__name__}: {problem}".split())

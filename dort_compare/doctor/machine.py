@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from dort_compare.doctor.finding import Finding, State, one_line
+from dort_compare.doctor.finding import Finding, State
+from dort_compare.errors import one_line
 
 _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _QUIET, _WARNINGS = 4, 2

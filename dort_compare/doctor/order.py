@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dort_compare.doctor import machine, packages
-from dort_compare.doctor.finding import Finding, one_line
+from dort_compare.doctor.finding import Finding
+from dort_compare.errors import one_line
 
 CHECKS = (
     packages.python,

@@ -10,7 +10,8 @@ from importlib import metadata
 
 from packaging.requirements import Requirement
 
-from dort_compare.doctor.finding import Finding, State, one_line
+from dort_compare.doctor.finding import Finding, State
+from dort_compare.errors import one_line
 
 _NAME = "dort-compare"
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")

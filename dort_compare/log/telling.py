@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from torch import fx
 
+from dort_compare.errors import one_line
 from dort_compare.log.artifact import leave_artifact
 from dort_compare.log.compilation import Compilation
 from dort_compare.log.loggers import MODULES, OPERATORS, STAGES, loggers, tell
@@ -27,7 +28,7 @@ def compiling(
     try:
         yield told
     except BaseException as problem:
-        told.problem = f"{type(problem).__name__}: {' '.join(str(problem).split())}"  # not itself: it holds this frame
+        told.problem = one_line(problem)  # not itself: it holds this frame
         raise
     finally:
         tell(listeners, [(OPERATORS, lambda: told.tree(operators=True)), (MODULES, lambda: told.tree(operators=False))])

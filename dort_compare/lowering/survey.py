@@ -11,7 +11,7 @@ import onnx_ir as ir
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from dort_compare.errors import DortError, UnsupportedGraphError
+from dort_compare.errors import DortError, UnsupportedGraphError, one_line
 from dort_compare.lowering.lower import Walk, foreign_kind
 from dort_compare.provenance import Phase
 
@@ -92,5 +92,4 @@ def reason_of(problem: Exception) -> str:
     """The reason in one line; for an error that is none of ours, its type as well."""
     if isinstance(problem, UnsupportedGraphError):
         return problem.reason
-    text = " ".join(str(problem).split())
-    return text if isinstance(problem, DortError) else f"{type(problem).__name__}: {text}"
+    return " ".join(str(problem).split()) if isinstance(problem, DortError) else one_line(problem)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dort_compare.measure.rows import json_number
+from dort_compare.measure.rollup import in_floors
+from dort_compare.measure.rows import SEVERITY, json_number
 
 Json = Mapping[str, Any]
 Change = Literal["worse", "better", "same", "new", "gone"]
-_RANK = {"ok": 0, "inherits": 1, "diverges": 2}
 _CLEAR = 2.0
 """How often an error beyond its noise floor must have grown or shrunk to be told."""
 
@@ -107,13 +107,9 @@ def _between(old: _Entry, new: _Entry) -> Change:
 
 def _rank(entry: _Entry) -> float:
     """What is not compared is worse than what is right, and better than what is known to be wrong."""
-    return _RANK.get(entry.status, 0.5)
+    return SEVERITY.get(entry.status, 0.5)
 
 
 def _in_floors(gap: Json, floor: Any) -> float:
-    largest = gap.get("max_abs")
-    if gap.get("finding") or not isinstance(largest, (int, float)):
-        return math.inf
-    if largest == 0:
-        return 0.0
-    return largest / floor if isinstance(floor, (int, float)) and floor else math.inf
+    largest, floor = (each if isinstance(each, (int, float)) else None for each in (gap.get("max_abs"), floor))
+    return math.inf if gap.get("finding") else in_floors(largest, floor)

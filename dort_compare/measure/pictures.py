@@ -10,13 +10,12 @@ from dataclasses import replace
 import torch
 
 from dort_compare.measure.picture import Picture, picture
-from dort_compare.measure.rollup import in_floors
-from dort_compare.measure.rows import Row
+from dort_compare.measure.rollup import distance_in_floors
+from dort_compare.measure.rows import SEVERITY, Row
 from dort_compare.trace.executions import Executed
 
 KEPT = 32
 """Of how many values of a graph a picture is kept."""
-_RANK = {"diverges": 2, "inherits": 1, "ok": 0}
 
 
 class Pictures:
@@ -53,7 +52,7 @@ class Pictures:
 
 def _rank(row: Row) -> tuple[int, float] | None:
     """What is looked at first, in order; None for what is equal or was not compared."""
-    if row.inherited is None or row.status not in _RANK or (row.inherited.equal and row.status == "ok"):
+    if row.inherited is None or row.status not in SEVERITY or (row.inherited.equal and row.status == "ok"):
         return None
     gap = row.inherited if row.local is None or row.status == "inherits" else row.local
-    return _RANK[row.status], in_floors(gap, row.noise_floor)
+    return SEVERITY[row.status], distance_in_floors(gap, row.noise_floor)

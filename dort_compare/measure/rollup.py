@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dort_compare.measure.metrics import Distance
+from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rows import Row, json_number
 
@@ -41,7 +41,7 @@ def by_module(rows: Iterable[Row]) -> tuple[ModuleErrors, ...]:
 def ranked(rows: Iterable[OutcomeRow]) -> list[tuple[OutcomeRow, float]]:
     """The outputs or gradients with their distance from eager in units of the noise floor, the furthest first; one that
     only one side has is infinitely far."""
-    found = [(row, in_floors(row.distance, row.noise_floor)) for row in rows]
+    found = [(row, distance_in_floors(row.distance, row.noise_floor)) for row in rows]
     return sorted(found, key=lambda each: -each[1])
 
 
@@ -66,16 +66,19 @@ def _in_tree_order(paths: Iterable[str]) -> Iterator[str]:
 
 def _errors(path: str, rows: Sequence[Row]) -> ModuleErrors:
     statuses = [row.status for row in rows]
-    ratios = [in_floors(row.local, row.noise_floor) for row in rows if row.local is not None]
+    ratios = [distance_in_floors(row.local, row.noise_floor) for row in rows if row.local is not None]
     return ModuleErrors(
         path, len(rows), statuses.count("diverges"), statuses.count("inherits"), max(ratios, default=None)
     )
 
 
-def in_floors(gap: Distance | None, floor: float | None) -> float:
+def distance_in_floors(gap: Distance | None, floor: float | None) -> float:
     """A distance in units of its noise floor; infinite where there is none, or a finding in its place."""
-    if gap is None or gap.finding is not None or gap.max_abs is None:
-        return math.inf
-    if gap.max_abs == 0:
+    return math.inf if gap is None or gap.finding is not None else in_floors(gap.max_abs, floor)
+
+
+def in_floors(largest: Number | None, floor: float | None) -> float:
+    """max |expected - got| in units of its noise floor; infinite where one of them is not known."""
+    if largest == 0:
         return 0.0
-    return float(gap.max_abs) / floor if floor else math.inf
+    return float(largest) / floor if largest is not None and floor else math.inf

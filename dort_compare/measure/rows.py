@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from dort_compare.measure.metrics import Distance, Number
@@ -11,6 +12,8 @@ from dort_compare.measure.picture import Picture
 from dort_compare.provenance import Phase
 
 Status = Literal["ok", "inherits", "diverges", "unaligned"]
+SEVERITY = MappingProxyType({"ok": 0, "inherits": 1, "diverges": 2})
+"""How bad a status is; one that is not compared has no rank."""
 
 
 @dataclass(frozen=True)

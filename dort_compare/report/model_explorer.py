@@ -17,15 +17,14 @@ from typing import Any
 from dort_compare.dump.files import write_whole
 from dort_compare.files import check_folder
 from dort_compare.measure.distances import Distance
-from dort_compare.measure.rows import Row
+from dort_compare.measure.rows import SEVERITY, Row
 
-_STATUS = {"ok": 0, "inherits": 1, "diverges": 2}
 _BY_STATUS = {"thresholds": [{"value": n, "bgColor": c} for n, c in enumerate(("#b7e1cd", "#fce8b2", "#f28b82"))]}
 _BY_SIZE = {"gradient": [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#f28b82"}]}
 
 
 def _status(row: Row) -> float | None:
-    return _STATUS.get(row.status)
+    return SEVERITY.get(row.status)
 
 
 def _local(row: Row) -> float | None:

@@ -13,7 +13,7 @@ import torch
 from onnx_array_api.reference import ExtendedReferenceEvaluator
 from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 
-from dort_compare.errors import ExecutionError
+from dort_compare.errors import ExecutionError, one_line
 
 _AS_BYTES = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
@@ -68,5 +68,4 @@ def _told(call: Any) -> Any:
             warnings.simplefilter("ignore")
             return call()
     except Exception as problem:  # noqa: BLE001  (the evaluator and numpy raise errors of every kind)
-        text = " ".join(str(problem).split())
-        raise ExecutionError(f"the ONNX reference evaluator failed: {type(problem).__name__}: {text}") from None
+        raise ExecutionError(f"the ONNX reference evaluator failed: {one_line(problem)}") from None
