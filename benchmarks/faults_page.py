@@ -38,7 +38,11 @@ def page(results: Results, command: str) -> str:
         lines += [*_table("graph", ((f"{_graph(task)}, {trial['phase']}", trial) for task, trial in singles)), ""]
     if triples:
         lines += [*_triples(triples), ""]
-    lines += [*_clean(results), *_wrong([*singles, *triples]), *_lost(results)]
+    lines += [*_clean(results), *_wrong([*singles, *triples])]
+    lines += [
+        *_without(results, "refused", "not compared, eager torch refuses"),
+        *_without(results, "lost", "no result"),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -147,8 +151,8 @@ def _wrong(trials: list[tuple[Task, Trial]]) -> list[str]:
     return ["Not blamed, or not alone:", "", *lines, ""] if lines else []
 
 
-def _lost(results: Results) -> list[str]:
-    return [f"* no result: {' '.join(task)}: {result['lost']}" for task, result in results.items() if "lost" in result]
+def _without(results: Results, why: str, told: str) -> list[str]:
+    return [f"* {told}: {_subject(task)}: {result[why]}" for task, result in results.items() if why in result]
 
 
 def _graph(task: Task) -> str:

@@ -34,6 +34,15 @@ def rounding(dtype: torch.dtype) -> float:
     return _ROUNDINGS[dtype] * torch.finfo(dtype).eps / 2 if dtype in _ROUNDINGS else 0.0
 
 
+def rounding_of(dtype: torch.dtype, scale: float) -> float:
+    """What the rounding of one op may add to a floating result whose largest element is ``scale``, in its unit.
+
+    Numbers below the smallest normal one lie as far apart as those just above it (Higham, Accuracy and Stability of
+    Numerical Algorithms, 2.1): in float16, where gradients are often that small, 6e-8.
+    """
+    return rounding(dtype) * max(scale, torch.finfo(dtype).smallest_normal)
+
+
 def noise_floor(
     precision: torch.dtype | None, scale: float, reference_error: float | None, numel: int = _MANY
 ) -> float:

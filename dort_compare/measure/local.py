@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from dort_compare.measure.edge import is_on_the_edge
-from dort_compare.measure.floor import coarsest, rounding
+from dort_compare.measure.floor import coarsest, rounding, rounding_of
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
@@ -46,13 +46,13 @@ def local_error(
 
     ``whole`` is the distance of the two.
 
-    Noise is a few unit roundoffs of the largest element. Beyond them both are held against float64 on the same
-    operands: noise is then an error of at most those roundings, eight times what a rounding of each of the operands
-    moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham, Accuracy and
-    Stability of Numerical Algorithms, 1.5), and twice the error of torch's own kernel. Where that one errs by more than
-    eight times all this, it is torch that departs. NaN, inf, dtypes and shapes that differ are never noise. Integers
-    and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime computes those in
-    float32; and where equal elements are sorted, whose order torch leaves open.
+    Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64 on
+    the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of the
+    operands moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham,
+    Accuracy and Stability of Numerical Algorithms, 1.5), and twice the error of torch's own kernel. Where that one errs
+    by more than eight times all this, it is torch that departs. NaN, inf, dtypes and shapes that differ are never
+    noise. Integers and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime
+    computes those in float32; and where equal elements are sorted, whose order torch leaves open.
     """
     if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
@@ -67,7 +67,7 @@ def local_error(
     if extreme is not None:
         expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
         found = distance(expected, value)
-    floor = rounding(expected.dtype) * float(found.scale or 0)
+    floor = rounding_of(expected.dtype, float(found.scale or 0))
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
     return _against_float64(_Exact(replay, node, extreme), expected, value, whole, floor)

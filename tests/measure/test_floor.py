@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,9 @@ def test_half_precision_allows_little_more_than_twice_torchs_error(dtype: torch.
     ulp = torch.finfo(dtype).eps
     assert noise_floor(dtype, 1.0, ulp) == 3 * ulp
     assert noise_floor(dtype, 1.0, ulp, numel=3) == 6 * ulp
+
+
+def test_the_rounding_of_an_op_is_a_share_of_the_largest_element_down_to_the_smallest_normal_number() -> None:
+    smallest = torch.finfo(torch.float16).smallest_normal
+    assert rounding_of(torch.float16, 3.0) == 3 * rounding(torch.float16)
+    assert rounding_of(torch.float16, smallest / 100) == rounding_of(torch.float16, smallest) == 2 * 2.0**-24

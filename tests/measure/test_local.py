@@ -115,6 +115,23 @@ def test_a_model_that_cannot_run_in_float64_is_compared_without(capsys):
     assert all(row.torch_vs_float64 is None for row in report.outputs)
 
 
+@pytest.mark.parametrize("size", [3e-7, 1e-6, 1e-5])
+def test_gradients_below_float16s_smallest_normal_number_agree(size):
+    """Such numbers are 6e-8 apart, and torch's kernel rounds every sum of two."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 16, 4, 4).half(), torch.randn(16, 1, 7, 7).mul(0.02).half()
+    module = Of(lambda x, w, g: (F.conv2d(x, w, groups=16, padding=3).float() * g).sum())
+    args = (x.requires_grad_(), weight.requires_grad_(), size * torch.randn(2, 16, 4, 4))
+    assert str(dort_compare.compare(module, args, backward=True)).startswith("agree")
+
+
+def test_a_fault_in_gradients_below_float16s_smallest_normal_number_is_seen(monkeypatch):
+    plant(monkeypatch, aten.mul.Tensor, 1.3)
+    x = torch.linspace(-2e-5, 2e-5, 64).half()
+    report = dort_compare.compare(Of(lambda x: x * x.sign().float().half()), (x,))
+    assert [cause.target for cause in report.causes] == ["aten.mul.Tensor"]
+
+
 def test_batch_norm_in_training_agrees():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))

@@ -31,7 +31,7 @@ class MixtureOfExperts(nn.Module):
         picked, rows = experts.flatten()[order], rows[order]
         hidden = nn.functional.gelu(torch.einsum("tw,twh->th", x[rows], self.up[picked]))
         results = torch.einsum("th,thw->tw", hidden, self.down[picked]) * weights[order, None]
-        return torch.zeros_like(x).index_add(0, rows, results)
+        return torch.zeros_like(x).index_add(0, rows, results.to(x.dtype))
 
 
 def _member() -> Member:
