@@ -1,9 +1,10 @@
-"""The ``dort-compare`` command. Exit status: 0 agree, 1 diverge, 2 wrong call or unreadable input."""
+"""The ``dort-compare`` command. Exit status: 0 agree, 1 diverge, 2 wrong call or unreadable input, 3 a bug of ours."""
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -21,7 +22,7 @@ from dort_compare.cli.run import run
 from dort_compare.errors import DortError, UserCodeError
 from dort_compare.plain import printable
 
-DIVERGES, WRONG_CALL, BROKEN_PIPE = 1, 2, 141
+DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
 
 
 @click.group(context_settings=HELP)
@@ -35,7 +36,8 @@ def commands() -> None:
     dort-compare COMMAND --help                   every option of a command
 
     \b
-    Exit status: 0 agree, 1 diverge, 2 a wrong call or what cannot be read.
+    Exit status: 0 agree, 1 diverge, 2 a wrong call or what cannot be read,
+    3 an error in dort-compare itself.
     Completion in bash (zsh and fish alike), in ~/.bashrc:
       eval "$(_DORT_COMPARE_COMPLETE=bash_source dort-compare)"
     """
@@ -64,10 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at its end
         sys.exit(BROKEN_PIPE)
-    except (MemoryError, RuntimeError) as problem:
-        if isinstance(problem, RuntimeError) and "alloc" not in str(problem):
-            raise
-        _give_up(f"not enough memory for these sizes: {problem}")
+    except Exception as problem:  # noqa: BLE001  (a bug must not look like a divergence)
+        if isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "alloc" in str(problem)):
+            _give_up(f"not enough memory for these sizes: {problem}")
+        traceback.print_exc()
+        click.echo("dort-compare: an error of its own; please report it with the lines above", err=True)
+        sys.exit(BUG)
     sys.exit(DIVERGES if agrees is False else 0)
 
 

@@ -64,17 +64,27 @@ def compiler() -> Iterator[Finding]:
 
 def folders() -> Iterator[Finding]:
     """Where dumps and temporary files are written."""
-    for what, folder, mend in (
-        ("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=/a/folder/of/yours"),
-        ("this folder", Path.cwd(), "cd to a folder of yours, or give --dump and --json such a one"),
-    ):
-        free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free in {folder}"
-        try:
-            tempfile.TemporaryFile(dir=folder).close()
-            yield Finding(what, "ok", f"{free}, writable")
-        except OSError as problem:
-            state: State = "broken" if what == "temporary files" else "absent"
-            yield Finding(what, state, f"{folder}: {problem.strerror}", mend)
+    yield _folder("temporary files", Path(tempfile.gettempdir()), "broken", "export TMPDIR=/a/folder/of/yours")
+    yield _folder("this folder", Path.cwd(), "absent", "cd to a folder of yours, or give --dump and --json such a one")
+
+
+def cache() -> Iterator[Finding]:
+    """Where compiled graphs are kept, or, before the first, the nearest folder above."""
+    from dort_compare.cache.folder import FOLDER_VARIABLE, default_folder
+
+    folder = default_folder()
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    yield _folder("the cache", there, "absent", f"export {FOLDER_VARIABLE}=/a/folder/of/yours")
+
+
+def _folder(what: str, folder: Path, otherwise: State, mend: str) -> Finding:
+    """Whether a folder can be written."""
+    free = f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB free in {folder}"
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as problem:
+        return Finding(what, otherwise, f"{folder}: {problem.strerror}", mend)
+    return Finding(what, "ok", f"{free}, writable")
 
 
 def threads() -> Iterator[Finding]:

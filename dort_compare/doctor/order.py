@@ -16,6 +16,7 @@ CHECKS = (
     machine.cuda,
     machine.compiler,
     machine.folders,
+    machine.cache,
     machine.threads,
     machine.comparison,
 )

@@ -118,13 +118,16 @@ def test_what_the_model_raises_is_told_as_theirs(capsys, tmp_path):
     assert err.splitlines()[-1].startswith("dort-compare: the model of model.py:narrow raised RuntimeError: mat1 and")
 
 
-def test_what_we_raise_is_not(capsys, monkeypatch):
+def test_what_we_raise_is_neither_their_mistake_nor_a_divergence(capsys, monkeypatch):
     def fail(*_args, **_kwargs):
         raise ArithmeticError("ours")
 
     monkeypatch.setattr("dort_compare.cli.trial.compare", fail)
-    with pytest.raises(ArithmeticError, match="ours"):
+    with pytest.raises(SystemExit) as exit_of:
         main(["run", "model.py:make"])
+    *_, raised, told = capsys.readouterr().err.splitlines()
+    assert (exit_of.value.code, raised) == (3, "ArithmeticError: ours")
+    assert told == "dort-compare: an error of its own; please report it with the lines above"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from importlib import metadata
+from pathlib import Path
 
 import onnxruntime as ort
 import pytest
@@ -134,8 +135,11 @@ def test_a_folder_that_cannot_be_written(monkeypatch):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", fail)
-    temporary, here = machine.folders()
-    assert (temporary.state, here.state) == ("broken", "absent")
+    monkeypatch.setenv("DORT_COMPARE_CACHE_DIR", str(Path.cwd() / "not" / "yet" / "there"))
+    temporary, here, cache = *machine.folders(), *machine.cache()
+    assert (temporary.state, here.state, cache.state) == ("broken", "absent", "absent")
+    assert cache.found == f"{Path.cwd()}: Read-only file system"
+    assert cache.mend == "export DORT_COMPARE_CACHE_DIR=/a/folder/of/yours"
     assert temporary.found.endswith(": Read-only file system")
     assert temporary.mend == "export TMPDIR=/a/folder/of/yours"
 
