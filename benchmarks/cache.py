@@ -18,10 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -32,6 +29,7 @@ from typing import Any
 import onnxruntime as ort
 import torch
 from pages import page, show
+from processes import in_a_process
 
 from dort_compare.backends import aot, partition
 from dort_compare.models import build
@@ -107,20 +105,15 @@ def session(model: bytes, settings: SessionSettings, providers: Any, **options: 
     return min(times)
 
 
-def in_a_process(layers: int, cache: str | bool) -> dict[str, Any]:
+def first_call_in(layers: int, cache: str | bool) -> dict[str, Any]:
     """What ``first_call`` finds in a new process."""
-    command = [sys.executable, __file__, "--only", json.dumps([layers, cache])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{layers} layers failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return in_a_process(["--only", json.dumps([layers, cache])], threads=1)
 
 
 def a_round(layers: int) -> dict[str, dict[str, Any]]:
     """The variants, and the KiB that are kept."""
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: in_a_process(layers, False if name == "off" else folder) for name in VARIANTS}
+        found = {name: first_call_in(layers, False if name == "off" else folder) for name in VARIANTS}
         found["kept"] = {"KiB": sum(path.stat().st_size for path in Path(folder).iterdir()) / 2**10}
     digests = {found[name]["gradients"] for name in VARIANTS}
     if len(digests) > 1 or found["found"]["lowered"] or not found["empty"]["lowered"]:

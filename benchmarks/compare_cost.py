@@ -19,12 +19,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import platform
 import resource
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 import warnings
@@ -35,6 +33,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from processes import in_a_process
 
 from dort_compare import DebugBackend, compare, comparison
 from dort_compare.backends import CompiledGraph
@@ -197,14 +196,10 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def in_a_process(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:
+def result_of(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:
     """The result of ``measure`` in a new process, also printed."""
-    command = [sys.executable, __file__, "--only", measure.__name__, str(layers), str(seq), "--threads", str(threads)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{measure.__name__} failed:\n{done.stderr}")
-    result: Result = json.loads(done.stdout.splitlines()[-1])
+    arguments = ["--only", measure.__name__, str(layers), str(seq), "--threads", str(threads)]
+    result: Result = in_a_process(arguments, threads)
     print(f"{measure.__name__:24s} layers {layers:<3} seq {seq:<5}", figures(result), flush=True)
     return result
 
@@ -217,7 +212,7 @@ def figures(result: Result) -> str:
 
 def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, float]]:
     """(what, sizes, figures, ratio, limit) of every claim."""
-    run = lambda measure, layers, seq: in_a_process(measure, layers, seq, arguments.threads)  # noqa: E731
+    run = lambda measure, layers, seq: result_of(measure, layers, seq, arguments.threads)  # noqa: E731
     layers, seq = arguments.layers, arguments.seq
     size = f"{layers} layer{'s' if layers > 1 else ''}, ({BATCH}, {seq})"
     cost = run(step_and_comparison, layers, seq)

@@ -10,10 +10,9 @@ fast backend's graphs hold. A rewrite pays where the ratio is well above 1 and t
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ import onnx
 import onnxruntime as ort
 import torch
 from pages import page, show
+from turns import Times, milliseconds, ratio, timed
 
 ROUNDS, ROUND_SECONDS, TOLERANCE = 15, 0.02, 1e-5
 HEADER = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]>'
@@ -107,24 +107,14 @@ def feeds_of(plain: ort.InferenceSession) -> dict[str, np.ndarray]:
     return feeds
 
 
-def seconds_of(ways: dict[str, ort.InferenceSession], feeds: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """Seconds of a run by way, one number a round. Ends the program where two ways disagree."""
+def seconds_of(ways: dict[str, ort.InferenceSession], feeds: dict[str, np.ndarray]) -> Times:
+    """Seconds of a run by way. Ends the program where two ways disagree."""
     given = {way: {i.name: feeds[i.name] for i in each.get_inputs()} for way, each in ways.items()}
     (right,) = ways["nodes"].run(None, given["nodes"])
     for way, each in ways.items():
         if not np.allclose(each.run(None, given[way])[0], right, atol=TOLERANCE * np.abs(right).max()):
             raise SystemExit(f"{way} computes something else")
-    start = time.perf_counter()
-    ways["nodes"].run(None, given["nodes"])
-    repeats = max(1, round(ROUND_SECONDS / (time.perf_counter() - start)))
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, each in ways.items():
-            start = time.perf_counter()
-            for _ in range(repeats):
-                each.run(None, given[way])
-            times[way].append((time.perf_counter() - start) / repeats)
-    return times
+    return timed({way: partial(each.run, None, given[way]) for way, each in ways.items()}, ROUNDS, ROUND_SECONDS)
 
 
 def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
@@ -135,11 +125,9 @@ def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
             bodies = {"nodes": case.nodes, **case.fused}
             ways = {way: session(case, body, {"b": b, "s": s}, threads) for way, body in bodies.items()}
             times = seconds_of(ways, feeds_of(ways["nodes"]))
-            plain = times.pop("nodes")
-            for way, found in times.items():
-                ratio = statistics.median(one / other for one, other in zip(plain, found, strict=True))
-                millis = (f"{statistics.median(each) * 1e3:.3f}" for each in (plain, found))
-                yield [case.what, f"({b}, {s})", way, *millis, f"{ratio:.2f}"]
+            for way in case.fused:
+                millis = (milliseconds(times[each]) for each in ("nodes", way))
+                yield [case.what, f"({b}, {s})", way, *millis, f"{ratio(times, 'nodes', way):.2f}"]
 
 
 def main() -> None:

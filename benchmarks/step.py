@@ -21,11 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -35,8 +31,10 @@ from typing import Any
 
 import torch
 from pages import page, show
+from processes import in_a_process
 from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 from torch import nn
+from turns import Times, milliseconds, ratio, timed
 
 from dort_compare import DebugBackend
 from dort_compare.cache.folder import FOLDER_VARIABLE
@@ -116,31 +114,14 @@ def check(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, backend
                 raise SystemExit(f"{kind} {name}: wrong values from {', '.join(wrong)}: {errors}")
 
 
-def timed(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
-    """Seconds of a step by backend, one number a round; short steps are repeated within a round."""
-    for step in steps.values():
-        step()
-    start = time.perf_counter()
-    steps["eager"]()
-    repeats = max(1, round(BATCH_SECONDS / (time.perf_counter() - start)))
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            for _ in range(repeats):
-                step()
-            times[name].append((time.perf_counter() - start) / repeats)
-    return times
-
-
-def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int) -> dict[str, list[float]]:
+def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int) -> Times:
     """Seconds by backend."""
     model, inputs = model_of(part, layers, size)
     bare = bare_step(model, inputs, mode)
     functions = {backend: compiled(model, backend) for backend in BACKENDS}
     check(model, inputs, mode, functions)
     steps = {name: step_of(function, model, inputs, mode) for name, function in functions.items()}
-    return timed({**steps, "bare": bare}, rounds)
+    return timed({**steps, "bare": bare}, rounds, BATCH_SECONDS)
 
 
 def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend: str) -> dict[str, float]:
@@ -156,20 +137,11 @@ def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend
     return {"first": first, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before}
 
 
-def in_a_process(*arguments: str, threads: int) -> Any:
-    """What a new process with empty caches prints last, read as JSON."""
+def in_empty_caches(*arguments: str, threads: int) -> Any:
+    """The result of ``--only`` in a new process."""
     with tempfile.TemporaryDirectory() as cache:
-        environment = {
-            **os.environ,
-            "TORCHINDUCTOR_CACHE_DIR": cache,
-            FOLDER_VARIABLE: cache,
-            "OMP_NUM_THREADS": str(threads),
-        }
-        command = [sys.executable, __file__, "--threads", str(threads), "--only", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+        folders = {"TORCHINDUCTOR_CACHE_DIR": cache, FOLDER_VARIABLE: cache}
+        return in_a_process(["--threads", str(threads), "--only", *arguments], threads, **folders)
 
 
 def rows(options: argparse.Namespace) -> Iterator[list[str]]:
@@ -179,31 +151,22 @@ def rows(options: argparse.Namespace) -> Iterator[list[str]]:
             for size in [FAMILIES[part]] if part in FAMILIES else options.sizes:
                 for mode in options.modes:
                     where = [part, str(layers), size, mode]
-                    times = in_a_process("speed", *where, str(options.rounds), threads=options.threads)
-                    calls = {b: in_a_process("first", *where, b, threads=options.threads) for b in BACKENDS}
+                    times = in_empty_caches("speed", *where, str(options.rounds), threads=options.threads)
+                    calls = {b: in_empty_caches("first", *where, b, threads=options.threads) for b in BACKENDS}
                     row = line(part, layers, size, mode, times, calls)
                     print(" | ".join(row), flush=True)
                     yield row
 
 
-def line(
-    part: str, layers: int, size: str, mode: str, times: dict[str, list[float]], calls: dict[str, dict[str, float]]
-) -> list[str]:
+def line(part: str, layers: int, size: str, mode: str, times: Times, calls: dict[str, dict[str, float]]) -> list[str]:
     """One line of the table."""
-
-    def ratio(name: str, over: str) -> str:
-        return f"{statistics.median(a / b for a, b in zip(times[name], times[over], strict=True)):.2f}"
-
-    seconds = {name: f"{statistics.median(values) * 1e3:.1f}" for name, values in times.items()}
     firsts, peaks = ({b: calls[b][what] for b in BACKENDS} for what in ("first", "peak"))
     return [
         "ResNet-18" if part == "ResNet" else f"{part}, {layers} layer{'s' if layers > 1 else ''}",
         f"({size.replace('x', ', ')})",
         mode,
-        *(seconds[name] for name in (*BACKENDS, "bare")),
-        ratio("eager", "dort"),
-        ratio("inductor", "dort"),
-        ratio("dort", "bare"),
+        *(milliseconds(times[name]) for name in (*BACKENDS, "bare")),
+        *(f"{ratio(times, *pair):.2f}" for pair in (("eager", "dort"), ("inductor", "dort"), ("dort", "bare"))),
         f"{peaks['dort'] / peaks['eager']:.2f}",
         f"{peaks['dort'] / peaks['inductor']:.2f}",
         f"{firsts['dort']:.1f}",
