@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @options.engine
 @options.provider("Where ONNX Runtime runs them.")
 @options.json_file
+@options.html_file
 @click.option("--all", "everything", is_flag=True, help="Show every pair and every value without one.")
 def diff(
     first: Path,
@@ -41,6 +42,7 @@ def diff(
     engine: EngineName,
     provider: str,
     json_file: Path | None,
+    html_file: Path | None,
     everything: bool,
 ) -> bool:
     """Pairs the values of two ONNX models by dataflow and content and says where B departs from A first.
@@ -49,13 +51,15 @@ def diff(
     """
     from dort_compare import onnx_diff
 
-    if json_file is not None:
-        check_writable(json_file)
+    for file in filter(None, (json_file, html_file)):
+        check_writable(file)
     inputs = None if inputs_file is None else _read(inputs_file)
     found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))
     if json_file is not None:
         found.to_json(json_file)
+    if html_file is not None:
+        found.to_html(html_file)
     return found.verdict == "agree"
 
 

@@ -88,6 +88,9 @@ verbose = click.option(
     show_default=True,
     help="Log the compilation to stderr: 1 its stages, 2 modules too, 3 operators too.",
 )
+html_file = click.option(
+    "--html", "html_file", type=FILE, metavar="FILE", default=None, help="Write one HTML file that shows it."
+)
 json_file = click.option(
     "--json", "json_file", type=FILE, metavar="FILE", default=None, help="Write the result as JSON."
 )

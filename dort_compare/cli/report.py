@@ -15,7 +15,7 @@ from dort_compare.plain import printable
 @click.command(context_settings=options.HELP, short_help="A JSON report as a page, or what changed between two.")
 @click.argument("report", metavar="REPORT.json", type=options.FILE)
 @click.argument("newer", metavar="[NEWER.json]", type=options.FILE, required=False)
-@click.option("--html", "html_file", type=options.FILE, metavar="FILE", help="Write one HTML file that shows it.")
+@options.html_file
 def report(*, report: Path, newer: Path | None, html_file: Path | None) -> bool:
     """Shows a report that --json wrote, or what got better and worse from one to a newer one.
 

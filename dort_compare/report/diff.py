@@ -1,4 +1,4 @@
-"""The result of a comparison of two ONNX models, and its forms: text and JSON."""
+"""The result of a comparison of two ONNX models, and its forms: text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -76,6 +76,12 @@ class Diff:
     def to_json(self, path: str | Path) -> None:
         """Writes ``as_json()`` to a file. Raises UsageError where it cannot be written."""
         write(path, json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+
+    def to_html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs nothing beside it. Raises UsageError where it cannot be written."""
+        from dort_compare.report.html import diff_page  # noqa: PLC0415  (most results are only printed)
+
+        write(path, diff_page(self.as_json()))
 
 
 def _lines(diff: Diff, everything: bool) -> Iterator[str]:

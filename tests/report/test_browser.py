@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 from browser import Page, chromium
@@ -14,6 +15,7 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 
 from dort_compare.measure.changes import changes
 from dort_compare.measure.picture import picture
+from dort_compare.onnx_diff import diff
 from dort_compare.report import Report, html
 
 HOSTILE = "</script><script>document.title = 'owned'</script>"
@@ -208,6 +210,51 @@ def test_what_changed_between_two_reports(driver: Chrome, tmp_path: Path) -> Non
     assert page.text(".left") == "2 of 4 values"
     page.find("input[name=same]").click()
     page.wait(lambda: page.cells("name") == ["a", "b", HOSTILE, "y"])
+    assert page.errors() == []
+
+
+TWO = """
+<ir_version: 10, opset_import: ["" : 20]>
+model (float[2,3] x) => (float[2,3] y) {
+    a = Add (x, x)
+    b = %s (a)
+    y = Mul (b, x)
+}
+"""
+
+
+def test_two_models_side_by_side(driver: Chrome, tmp_path: Path) -> None:
+    first, second = (onnx.parser.parse_model(TWO % op) for op in ("Sin", "Cos"))
+    second.graph.node[1].output[0] = second.graph.node[2].input[0] = HOSTILE
+    diff(first, second).to_html(tmp_path / "diff.html")
+    page = Page(driver, tmp_path / "diff.html")
+    assert page.text("h1") == "Diverge"
+    assert page.text(".sentence").startswith(f"{HOSTILE} (Cos): max |first - second| = ")
+    assert page.text(".cause h3") == HOSTILE
+    assert page.cells("second") == ["x", "a", HOSTILE, "y"]
+    page.find("#search").send_keys("cos")
+    page.wait(lambda: page.cells("second") == [HOSTILE])
+    page.run("document.querySelector('.cause button').click()")
+    page.wait(lambda: page.texts(".ag-row-selected [col-id=second]") == [HOSTILE])
+    assert page.errors() == []
+
+
+def test_two_models_that_agree(driver: Chrome, tmp_path: Path) -> None:
+    diff(onnx.parser.parse_model(TWO % "Sin"), onnx.parser.parse_model(TWO % "Sin")).to_html(tmp_path / "diff.html")
+    page = Page(driver, tmp_path / "diff.html")
+    assert page.text("h1") == "Agree"
+    assert page.text(".sentence") == "3 computed values paired, and none departs"
+    assert page.errors() == []
+
+
+def test_two_models_that_have_nothing_in_common(driver: Chrome, tmp_path: Path) -> None:
+    other = TWO.replace("float[2,3]", "float[5]") % "Exp"
+    diff(*map(onnx.parser.parse_model, (TWO % "Sin", other))).to_html(tmp_path / "diff.html")
+    page = Page(driver, tmp_path / "diff.html")
+    assert page.text("h1") == "Diverge"
+    assert "nothing was compared" in page.text(".sentence")
+    assert "No value has a partner" in page.text("#error")
+    assert len(page.texts("#unpaired tbody tr")) == 8
     assert page.errors() == []
 
 

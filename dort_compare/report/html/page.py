@@ -19,6 +19,7 @@ _LICENCES = {"uPlot 1.6.32": "vendor/uPlot-LICENSE.txt", "AG Grid Community 36.2
 _COMMON = ("dom", "frame", "values", "marks", "plot", "grid", "filters", "sections")
 _SCRIPTS = (*_COMMON, "errors", "picture", "detail", "verdict", "main")
 _CHANGES_SCRIPTS = (*_COMMON, "changes", "changes_main")
+_DIFF_SCRIPTS = (*_COMMON, "errors", "diff", "diff_main")
 _STYLES = ("vendor/uPlot-1.6.32.min.css", "assets/page.css")
 
 
@@ -44,6 +45,11 @@ def changes_page(old: Mapping[str, Any], new: Mapping[str, Any], found: Sequence
         {**dict(zip(names, sides, strict=True)), "changes": columns([each.to_json() for each in found])},
         _CHANGES_SCRIPTS,
     )
+
+
+def diff_page(diff: Mapping[str, Any]) -> str:
+    """The page that shows what ``Diff.as_json`` gives; it is made like ``page``."""
+    return _file({**diff, "rows": columns(diff["rows"])}, _DIFF_SCRIPTS)
 
 
 def _file(data: Mapping[str, Any], names: Sequence[str]) -> str:

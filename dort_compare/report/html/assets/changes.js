@@ -68,32 +68,3 @@ function setups(report) {
   rows.sort((one, other) => (one.old === one.now) - (other.old === other.now));
   return section("setup", "Setups", table("Settings and environment", [["", (row) => (row.old === row.now ? "" : badge("differs"))], ["name", (row) => row.name], ["old", (row) => row.old], ["new", (row) => row.now]], rows));
 }
-
-/** Search and boxes above the table of changes; what stayed the same is not shown at first. */
-function changeFilters(rows, changed) {
-  const search = make("input", { type: "search", id: "search", placeholder: "Name, op, module, source …  (press /)", autocomplete: "off", spellcheck: "false" });
-  const boxes = CHANGES.map((change) => {
-    const many = rows.filter((row) => row.change === change).length;
-    const input = make("input", { type: "checkbox", name: change, checked: change !== "same", disabled: many === 0 });
-    return { change, input, label: make("label", { class: "status" }, input, badge(change), make("span", { class: "many" }, many.toLocaleString("en"))) };
-  });
-  const left = make("output", { class: "left", "aria-live": "polite", for: "search" });
-  const element = make("form", { class: "filters", role: "search", "aria-label": "Filter the changes" },
-    make("label", { class: "search" }, make("span", {}, "Search"), search), make("fieldset", {}, make("legend", {}, "Change"), boxes.map((box) => box.label)), left);
-  let wanted = [], kinds = new Set();
-  const update = () => {
-    wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    kinds = new Set(boxes.filter((box) => box.input.checked).map((box) => box.change));
-    changed();
-  };
-  element.addEventListener("input", update);
-  element.addEventListener("submit", (event) => event.preventDefault());
-  update();
-  return {
-    element,
-    passes: (row) => kinds.has(row.change) && wanted.every((word) => row.words.includes(word)),
-    tell: (shown) => { left.textContent = `${shown.toLocaleString("en")} of ${count(rows.length, "value")}`; },
-    all: () => { search.value = ""; boxes.forEach((box) => { box.input.checked = true; }); update(); },
-    focus: () => search.focus(),
-  };
-}

@@ -68,3 +68,32 @@ function counted(names) {
 function modulesOf(report) {
   return report.by_module.map((each) => each.module).filter(Boolean);
 }
+
+/** Search and boxes for the kinds of rows above a table; `off` are kinds that are not shown at first. */
+function makeBoxes(rows, { title, kinds, kindOf, off = [] }, changed) {
+  const search = make("input", { type: "search", id: "search", placeholder: "Name, op, module, source …  (press /)", autocomplete: "off", spellcheck: "false" });
+  const boxes = kinds.map((kind) => {
+    const many = rows.filter((row) => kindOf(row) === kind).length;
+    const input = make("input", { type: "checkbox", name: kind, checked: !off.includes(kind), disabled: many === 0 });
+    return { kind, input, label: make("label", { class: "status" }, input, badge(kind), make("span", { class: "many" }, many.toLocaleString("en"))) };
+  });
+  const left = make("output", { class: "left", "aria-live": "polite", for: "search" });
+  const element = make("form", { class: "filters", role: "search", "aria-label": "Filter the values" },
+    make("label", { class: "search" }, make("span", {}, "Search"), search), make("fieldset", {}, make("legend", {}, title), boxes.map((box) => box.label)), left);
+  let wanted = [], shown = new Set();
+  const update = () => {
+    wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    shown = new Set(boxes.filter((box) => box.input.checked).map((box) => box.kind));
+    changed();
+  };
+  element.addEventListener("input", update);
+  element.addEventListener("submit", (event) => event.preventDefault());
+  update();
+  return {
+    element,
+    passes: (row) => shown.has(kindOf(row)) && wanted.every((word) => row.words.includes(word)),
+    tell: (many) => { left.textContent = `${many.toLocaleString("en")} of ${count(rows.length, "value")}`; },
+    all: () => { search.value = ""; boxes.forEach((box) => { box.input.checked = true; }); update(); },
+    focus: () => search.focus(),
+  };
+}

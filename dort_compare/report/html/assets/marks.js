@@ -6,6 +6,7 @@ const SHAPES = {
   local: dot,
   now: dot,
   diverges: cross,
+  departs: cross,
   worse: cross,
 };
 
