@@ -15,6 +15,12 @@ from fault_trials import CLEAR
 from dort_compare.models import PARTS
 
 SINGLE, TRIPLE = 0.99, 0.95
+_RULES = [
+    "A fault *counts* where it moves the result of its op by more than four times the noise floor that the clean",
+    "graph reports, its ONNX nodes run alone on torch's operands. *Blamed*: the FX node of the fault alone is",
+    "reported to diverge, and first. Discarded: ONNX Runtime refuses the model, or a shape or dtype differs.",
+    "",
+]
 Results = Mapping[Task, Result]
 Trial = Mapping[str, Any]
 
@@ -23,16 +29,8 @@ def page(results: Results, command: str) -> str:
     """The tables, and a line for each fault that was not blamed and each false alarm."""
     singles, triples = list(_trials(results, "faults")), list(_trials(results, "triples"))
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu", "transformers"))
-    lines = [
-        "# Planted faults",
-        "",
-        f"`{command}`, {versions}.",
-        "",
-        "A fault *counts* where it moves the result of its op by more than four times the noise floor that the clean",
-        "graph reports, its ONNX nodes run alone on torch's operands. *Blamed*: the FX node of the fault alone is",
-        "reported to diverge, and first. Discarded: ONNX Runtime refuses the model, or a shape or dtype differs.",
-        "",
-    ]
+    title = "Planted faults" if singles or triples else "Graphs that nothing is wrong with"
+    lines = [f"# {title}", "", f"`{command}`, {versions}.", "", *(_RULES if singles or triples else [])]
     if singles:
         lines += [*_table("kind", ((trial["kind"], trial) for _, trial in singles)), ""]
         lines += [*_table("graph", ((f"{_graph(task)}, {trial['phase']}", trial) for task, trial in singles)), ""]
