@@ -1,8 +1,11 @@
-"""Files that a caller names."""
+"""Files that a caller names, and files that are there whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dort_compare.errors import UsageError
@@ -25,7 +28,34 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
 
 
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A new file, to be filled and moved to ``path``, which lies in the same folder; it is gone when the block ends."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def write(path: str | Path, text: str) -> None:
-    """Writes a file. Raises UsageError where it cannot be written."""
+    """Writes a file, which keeps what it held until all of it is written. A link, a device, or a file in a folder that
+    takes no other is written in place.
+
+    Raises UsageError where it cannot be written.
+    """
     check_writable(path)
-    Path(path).write_text(text, encoding="utf-8")
+    path = Path(path)
+    is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
+    try:
+        if not is_plain or not os.access(path.absolute().parent, os.W_OK):
+            path.write_text(text, encoding="utf-8")
+            return
+        with beside(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+            partial.chmod(path.stat().st_mode if path.exists() else 0o644)
+            partial.replace(path)
+    except OSError as problem:
+        raise UsageError(f"cannot write {path}: {problem.strerror or problem}; choose another file") from None

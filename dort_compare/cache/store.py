@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dort_compare.cache.entry import DamagedEntryError, Entry
 from dort_compare.cache.folder import FOLDER_VARIABLE, trim
+from dort_compare.files import beside
 
 LARGEST = 2**26
 """Bytes of the largest entry that is written or read."""
@@ -58,15 +58,10 @@ class Store:
             trim(self.folder)
 
     def _put(self, name: str, data: bytes) -> None:
-        handle, beside = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
-        os.close(handle)
-        partial = Path(beside)
-        try:
+        with beside(self.folder / name) as partial:
             partial.write_bytes(data)
             with suppress(FileNotFoundError):  # another process has just cleared the folder
                 partial.replace(self.folder / name)
-        finally:
-            partial.unlink(missing_ok=True)
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from dort_compare.errors import DumpError
+from dort_compare.files import beside
 
 
 def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = False) -> None:
@@ -18,19 +18,13 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
 
     Raises DumpError where ``path`` exists (unless ``replace``) or the folder cannot be written.
     """
-    with _told(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        partial = Path(name)
-        try:
-            write(partial)
-            partial.chmod(0o644)
-            if replace:
-                partial.replace(path)
-            else:
-                os.link(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with _told(path), beside(path) as partial:
+        write(partial)
+        partial.chmod(0o644)
+        if replace:
+            partial.replace(path)
+        else:
+            os.link(partial, path)
 
 
 @contextmanager

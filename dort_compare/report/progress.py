@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Self, TypeVar
@@ -11,8 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 T = TypeVar("T")
-
-_LOGGER = logging.getLogger("dort_compare")
 
 
 class Waiting:
@@ -38,7 +35,6 @@ class Waiting:
 
     def stage(self, what: str) -> None:
         """Names what is done now, for which nobody knows how long it takes."""
-        _LOGGER.info("%s", what)
         self._bar.reset(self._task, total=None, description=what)
 
     def each(self, what: str, values: Iterable[T], total: int) -> Iterator[T]:
