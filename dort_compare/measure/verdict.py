@@ -82,9 +82,9 @@ def judge(
 
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
-    gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where all
-    are near. A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak
-    for graphs of which no value was compared.
+    gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
+    is none. A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not
+    speak for graphs of which no value was compared.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
