@@ -81,11 +81,13 @@ class Region:
 def surviving(before: Parts, after: Parts, names: list[str]) -> set[str]:
     """Those of ``names`` that both models compute, alike in dtype and shape, and in the same order.
 
+    A result of the model survives in any shape: that it has changed is then what departs.
     Where two equal values became one, an earlier one may read what is made later: that one is not taken for a survivor.
     """
     typed, now = _types(before.model), _types(after.model)
     made = [name for name in names if name in after.producers and name in before.producers]
-    kept = {name for name in made if _is_alike(typed.get(name), now.get(name))}
+    results = {result.name for result in before.model.graph.output}
+    kept = {name for name in made if name in results or _is_alike(typed.get(name), now.get(name))}
     while True:
         too_late = {
             read

@@ -82,8 +82,9 @@ def judge(
 
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
-    gradient that departs is the cause. A comparison in which nothing was compared diverges: silence proves nothing, and
-    equal outputs do not speak for graphs of which no value was compared.
+    gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
+    is none. A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not
+    speak for graphs of which no value was compared.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -95,6 +96,9 @@ def judge(
         return "diverge", (*(at_row(row, dataflow) for row in causes), *before_onnx)
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
+        enlarging = next((row for row in rows if row.status == "inherits"), None)
+        if enlarging is not None and wrong.backend == "debug":
+            return "diverge", (_enlarged(enlarging, wrong, dataflow),)
         return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", (_outside("", "nothing was compared"),)
@@ -141,6 +145,17 @@ def _reason(divergence: Divergence, row: Row) -> str:
     if divergence.further == "torch":
         errors = f"{divergence.torch_vs_float64:.3g} against {divergence.onnx_vs_float64:.3g}"
     return f"{reason}; {divergence.further} is further from float64 ({errors})"
+
+
+def _enlarged(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> Divergence:
+    """The cause that a right op is where it makes more than noise of what is noise in its operands."""
+    assert row.inherited is not None
+    reason = (
+        f"{row.inherited.finding or f'max |torch - onnx| = {row.inherited.max_abs:.3g}'}, though right on torch's "
+        f"operands: it enlarges what is noise in these; {wrong.kind} {wrong.name} departs"
+    )
+    cause = at_row(row, dataflow)
+    return replace(cause, reason=reason, torch_vs_float64=row.torch_vs_float64, onnx_vs_float64=row.onnx_vs_float64)
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

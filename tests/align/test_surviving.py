@@ -51,6 +51,17 @@ def test_a_name_that_has_another_dtype_now_is_no_survivor():
     assert found.values["c"].fused == ("b", "c")
 
 
+def test_a_result_of_the_model_survives_in_any_shape():
+    """As where a fused pooling has another number of windows; an inner value of another shape is another value."""
+    after = hand_made([("Exp", "x", "a"), ("Neg", "a", "b"), ("Fused", "b", "d")], {}, "d")
+    for value in (*after.graph.output, *after.graph.value_info):
+        if value.name in "bd":
+            value.type.tensor_type.shape.dim[0].dim_value = 3
+    found = align_optimized(BEFORE, after)
+    assert set(found.values) == {"a", "d"}
+    assert found.values["d"].fused == ("b", "c", "d")
+
+
 def test_nodes_that_read_past_a_survivor_are_made_for_what_it_was_made_for_too():
     """As where a cast there and back is taken away, and the narrow value stays for somebody else."""
     after = hand_made([("Exp", "x", "a"), ("Neg", "a", "b"), ("Fused", "a", "c"), ("Log", "c", "d")], {}, "b d")

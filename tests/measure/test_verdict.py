@@ -94,6 +94,25 @@ def test_outputs_that_depart_although_every_value_agrees() -> None:
     assert "it enters in tracing, before ONNX" in first.reason
 
 
+def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins() -> None:
+    lost = distance(ONE, torch.tensor([-torch.inf, 1.0]))
+    rows = [row("ok", "sigmoid"), row("inherits", "log", inherited=lost), row("inherits", "sum")]
+    verdict, (first,) = judge(rows, outcomes(ONE, {"y": torch.tensor([-torch.inf, 1.0])}))
+    assert verdict == "diverge"
+    assert (first.fx_node, first.source) == ("log", "model.py:7")
+    assert first.reason == (
+        "1 inf in got where expected is finite, though right on torch's operands: it enlarges what is noise in these; "
+        "output y departs"
+    )
+    assert judge([row("ok"), row("inherits", "log")], outcomes(ONE, {"y": ONE})) == ("agree", ())
+
+
+def test_another_backend_that_departs_is_not_laid_at_a_value_of_ours() -> None:
+    (other,) = outcome_rows("inductor", "output", {"y": ONE}, {"y": TWO}, {}, None)
+    _, (first,) = judge([row("ok"), row("inherits", "log")], [other])
+    assert first.fx_node == "output y"
+
+
 @pytest.mark.parametrize(("eager", "compiled"), [(ONE, {}), (None, {"y": ONE})])
 def test_an_output_on_one_side_only_is_no_agreement(eager: Any, compiled: Any) -> None:
     verdict, (first, *_) = judge([row("ok")], outcomes(eager, compiled))
