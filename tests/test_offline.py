@@ -15,6 +15,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from of_function import Of
 from torch import Tensor, nn
 
 from dort_compare import DebugBackend, Report, compare
@@ -329,3 +330,19 @@ def test_a_dump_of_the_fast_backend_has_no_inputs(tmp_path: Path) -> None:
     torch.compile(mlp(), backend="dort", options={"dump": tmp_path / "dump"})(torch.randn(5, 3))
     with pytest.raises(DumpError, match="holds no inputs of"):
         check(tmp_path / "dump")
+
+
+def test_infinity_that_a_right_op_makes_of_noise_is_no_agreement(tmp_path: Path) -> None:
+    """ONNX Runtime's sigmoid is exactly 0 from -18 on, which is noise, and its logarithm infinity, which is not."""
+    model = Of(lambda x: torch.sigmoid(x).log())
+    whole = compare(model, (torch.linspace(-40, 40, 33),), dump=tmp_path / "dump")
+    found = check(tmp_path / "dump")
+    assert (whole.verdict, found.verdict) == ("diverge", "diverge")
+    assert [cause.fx_node for cause in found.causes] == ["log"]
+    assert found.causes[0].reason.endswith("it enlarges what is noise in these; an output or gradient departs")
+
+
+def test_infinity_that_is_masked_in_the_end_is_none(tmp_path: Path) -> None:
+    model = Of(lambda x: torch.where(x > 0, torch.sigmoid(x).log(), x))
+    compare(model, (torch.linspace(-40, 40, 33),), dump=tmp_path / "dump")
+    assert check(tmp_path / "dump").verdict == "agree"

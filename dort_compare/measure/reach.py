@@ -48,6 +48,13 @@ class Dataflow:
             found |= _later(step.backward, saved & step.backward.inputs.keys())
         return Reach(_computed(found), _among(step.outputs, found), _among(step.gradients, found))
 
+    def is_result(self, index: int, fx_node: str) -> bool:
+        """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient."""
+        step = self._steps.get(index)
+        results = () if step is None else (*step.outputs.values(), *step.gradients.values())
+        graph = self._runs[index].graph_module.graph
+        return any(node.name == fx_node and node.graph is graph for node in results)
+
 
 def _computed(nodes: Iterable[fx.Node]) -> int:
     return sum(node.op == "call_function" for node in nodes)

@@ -83,8 +83,9 @@ def judge(
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
     gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
-    is none. A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not
-    speak for graphs of which no value was compared.
+    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs.
+    A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
+    graphs of which no value was compared.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -94,12 +95,9 @@ def judge(
     if astray or before_onnx:
         causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
         return "diverge", (*(at_row(row, dataflow) for row in causes), *before_onnx)
-    wrong = next((row for row in outcome if not row.ok), None)
-    if wrong is not None:
-        enlarging = next((row for row in rows if row.status == "inherits"), None)
-        if enlarging is not None and wrong.backend == "debug":
-            return "diverge", (_enlarged(enlarging, wrong, dataflow),)
-        return "diverge", (_outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong)),)
+    result = _of_results(rows, outcome, dataflow)
+    if result is not None:
+        return "diverge", (result,)
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", (_outside("", "nothing was compared"),)
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
@@ -147,12 +145,26 @@ def _reason(divergence: Divergence, row: Row) -> str:
     return f"{reason}; {divergence.further} is further from float64 ({errors})"
 
 
-def _enlarged(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> Divergence:
+def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Dataflow | None) -> Divergence | None:
+    """Where an output or gradient departs although every op is right; None where none does."""
+    enlarging = [row for row in rows if row.status == "inherits" and row.inherited is not None]
+    wrong = next((row for row in outcome if not row.ok), None)
+    if wrong is not None:
+        if enlarging and wrong.backend == "debug":
+            return _enlarged(enlarging[0], f"{wrong.kind} {wrong.name} departs", dataflow)
+        return _outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong))
+    lost = [row for row in enlarging if row.inherited and row.inherited.finding]
+    if dataflow and not outcome and any(dataflow.is_result(row.graph, row.fx_node) for row in lost):
+        return _enlarged(lost[0], "an output or gradient departs", dataflow)
+    return None
+
+
+def _enlarged(row: Row, what: str, dataflow: Dataflow | None) -> Divergence:
     """The cause that a right op is where it makes more than noise of what is noise in its operands."""
     assert row.inherited is not None
     reason = (
         f"{row.inherited.finding or f'max |torch - onnx| = {row.inherited.max_abs:.3g}'}, though right on torch's "
-        f"operands: it enlarges what is noise in these; {wrong.kind} {wrong.name} departs"
+        f"operands: it enlarges what is noise in these; {what}"
     )
     cause = at_row(row, dataflow)
     return replace(cause, reason=reason, torch_vs_float64=row.torch_vs_float64, onnx_vs_float64=row.onnx_vs_float64)

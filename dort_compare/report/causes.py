@@ -65,7 +65,9 @@ def _agreement(report: Report) -> str:
         values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
     if report.outputs:
         values += f" and {len(report.outputs)} outputs and gradients"
-    return f"agree: {values}, none beyond its noise floor"
+    inheriting = sum(row.status == "inherits" for row in report.rows)
+    more = f" but for {inheriting} that enlarge what is noise before them" if inheriting else ""
+    return f"agree: {values}, none beyond its noise floor{more}"
 
 
 def _head(report: Report) -> str:
