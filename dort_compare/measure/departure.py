@@ -49,7 +49,8 @@ def _of_module(row: ModuleRow) -> Divergence:
     name = f"module {row.module}" if row.module else "the model"
     what = f"the {'output' if row.kind == 'output' else 'gradient by the output'}{_leaf(row)} of {name}"
     nodes = row.fx_nodes or (row.fx_node,)
-    return Divergence("eager", " ".join(nodes), row.target, None, (), row.cause, row.source, _reason(what, row))
+    target = row.target if len(nodes) == 1 else ""
+    return Divergence("eager", " ".join(nodes), target, None, (), row.cause, row.source, _reason(what, row))
 
 
 def _leaf(row: ModuleRow) -> str:
