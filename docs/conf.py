@@ -22,7 +22,6 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 copybutton_prompt_text = "$ "
@@ -33,8 +32,10 @@ html_title = "dort-compare"
 html_extra_path = ["root"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_copyright = False
 
 
 def setup(app: Sphinx) -> None:
     """The reports to which the gallery's pages link are made by the commands that stand on them."""
+    app.connect("doctree-read", gallery_reports.link)
     app.connect("build-finished", gallery_reports.write)

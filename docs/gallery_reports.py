@@ -9,12 +9,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.display import status_iterator
 
 GALLERY = Path(__file__).parent / "gallery"
+REPORTS = "reports"
 COMMAND = [sys.executable, "-c", "from dort_compare.cli import main; main()"]
+
+
+def link(_app: Sphinx, page: nodes.document) -> None:
+    """Lets a page link to a report that is not there before the site is built."""
+    for pending in list(page.findall(addnodes.pending_xref)):
+        target = pending["reftarget"]
+        if target in {f"{REPORTS}/{_report(arguments)}" for arguments in _calls()}:
+            pending.replace_self(nodes.reference("", "", *pending.children, refuri=target, internal=True))
 
 
 def write(app: Sphinx, problem: Exception | None) -> None:
@@ -24,14 +35,13 @@ def write(app: Sphinx, problem: Exception | None) -> None:
     """
     if problem or app.builder.format != "html" or not GALLERY.is_dir():
         return
-    folder = app.outdir / "docs" / "gallery" / "reports"
+    folder = app.outdir / "docs" / "gallery" / REPORTS
     folder.mkdir(parents=True, exist_ok=True)
     calls = list(_calls())
     for arguments in status_iterator(calls, "reports of the gallery... ", "brown", len(calls)):
-        place = arguments.index("--html") + 1
-        report = folder / arguments[place]
+        report = folder / _report(arguments)
         if not report.exists() or report.stat().st_mtime < _changed():
-            _run([*arguments[:place], str(report), *arguments[place + 1 :]])
+            _run([*arguments, "--html", str(report)])
 
 
 def _calls() -> Iterator[list[str]]:
@@ -42,6 +52,11 @@ def _calls() -> Iterator[list[str]]:
             shlex.split(line.removeprefix("$ dort-compare")) for line in lines if line.startswith("$ dort-compare")
         )
         yield from [command for command in commands if "--html" in command][:1]
+
+
+def _report(arguments: list[str]) -> str:
+    """The file that a call writes its report to; where an option is given twice, its last one counts."""
+    return arguments[arguments.index("--html") + 1]
 
 
 def _changed() -> float:

@@ -17,10 +17,10 @@ import dort_compare
 START = ROOT / "docs" / "start.md"
 ASSUME = {
     "README.md",
-    "docs/command-line.md",
-    "docs/report.md",
     "docs/backends.md",
-    "docs/offline.md",
+    "docs/command-line.md",
+    "docs/index.md",
+    "docs/report.md",
     "docs/verdict.md",
 }
 """The pages that speak of a model of the reader's, of its dump and of its reports."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import doc_commands
 import pytest
 import yaml
-from doc_folders import assume, prepare
+from doc_folders import START, assume, prepare
 from doc_output import difference
 from doc_pages import LANGUAGES, PAGES, ROOT, blocks, document, file_name, language, name_of
 from sybil import Example
@@ -64,6 +64,11 @@ def test_every_block_says_what_it_is(page):
         assert not re.search(r"^\s*(\$ |(dort-compare|make|pytest|python) )", text, re.MULTILINE), text
     for text in blocks(page, "console"):
         assert text.startswith("$ "), text
+
+
+def test_the_verdict_on_the_front_page_is_that_of_the_first_steps():
+    (shown,) = blocks(ROOT / "docs" / "index.md", "text")
+    assert any(shown in text for text in blocks(START, "console"))
 
 
 class Reader:
