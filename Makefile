@@ -25,7 +25,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 docs: $(READY)  ## the site, in build/docs: open build/docs/index.html
-	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/docs
+	$(BIN)/python -m sphinx -q -a -W --keep-going -c docs . build/docs
 
 matrix: $(READY)  ## every part, mode, precision and source at the default sizes; writes docs/llama-matrix.md
 	$(BIN)/python benchmarks/llama_matrix.py --write docs/llama-matrix.md
