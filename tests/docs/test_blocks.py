@@ -112,7 +112,7 @@ class Reader:
 
     def console(self, example: Example) -> str | None:
         """Each command writes what stands below it; it fails where it diverges, or as ``echo $?`` shows."""
-        sessions = re.split(r"^\$ ", str(example.parsed), flags=re.MULTILINE)[1:]
+        sessions = re.split(r"^\$ ", str(example.parsed).replace("\\\n", " "), flags=re.MULTILINE)[1:]
         for session, after in zip(sessions, [*sessions[1:], ""], strict=True):
             line, _, shown = session.partition("\n")
             if line == "echo $?":
