@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -39,14 +37,12 @@ class _ReadOnlyError(Exception):
     """A program has read its options, which is all that it is started for."""
 
 
-def run(line: str, *, apart: bool = False) -> Ran:
-    """Runs a command line in the current folder; ``apart``: in a process of its own.
+def run(line: str) -> Ran:
+    """Runs a command line in the current folder.
 
     Raises AssertionError for what no test knows how to run.
     """
     words = shlex.split(line, comments=True)
-    if apart and words[0] == "dort-compare":
-        return _apart(words[1:])
     known = {"dort-compare": _dort_compare, "make": _make, "pytest": _pytest, "python": _python}
     assert words[0] in known, f"no test knows how to run {line!r}"
     return known[words[0]](words[1:])
@@ -74,13 +70,6 @@ def _is_placeholder(word: str) -> bool:
 
 def _dort_compare(words: Sequence[str]) -> Ran:
     return _captured(lambda: main(words))
-
-
-def _apart(words: Sequence[str]) -> Ran:
-    program = [sys.executable, "-c", "from dort_compare.cli import main; main()", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
-    return Ran(done.returncode, done.stdout + done.stderr)
 
 
 def _make(words: Sequence[str]) -> Ran:
