@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: compare test test-all lint format matrix clean
+.PHONY: compare test test-all lint format docs matrix clean
 
 compare: $(READY)  ## a Llama attention layer, compiled, run on ONNX Runtime and compared with eager, value by value
 	$(BIN)/python scripts/compare_llama.py --part attention --backward 1
@@ -23,6 +23,9 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## the site, in build/docs: open build/docs/index.html
+	$(BIN)/python -m sphinx -q -a -W --keep-going -c docs . build/docs
 
 matrix: $(READY)  ## every part, mode, precision and source at the default sizes; writes docs/llama-matrix.md
 	$(BIN)/python benchmarks/llama_matrix.py --write docs/llama-matrix.md

@@ -41,14 +41,25 @@ def compare(
 ) -> Report:
     """Compiles ``model``, runs it on ONNX Runtime and compares every value with eager torch.
 
-    ``args`` and ``kwargs`` are the model's. ``backward`` compares the gradients of ``loss(output)`` too, by default of
-    the outputs' product with fixed random tensors. ``autocast`` is a dtype for ``torch.autocast``. ``provider`` is
-    "cpu" or "cuda" (the model and its arguments must be there). ``dump`` names a folder for graphs, models and inputs,
-    which appears, or takes the place of an older dump, once the comparison is complete.
-    ``memory``, ``repeats``, ``optimized`` and ``suggest_fp32`` are the fields of ``Effort``.
-    ``compile_backends`` are other backends of torch.compile, such as "inductor", whose outputs and gradients are held
-    to the same reference.
-    ``dynamic`` goes to ``torch.compile``, everything else (``exporter``, ``target_opset``, ...) to DebugBackend.
+    Args:
+        model: what is compared, on the device that ``provider`` names.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        backward: whether the gradients of the loss are compared too.
+        loss: function of what the model returns; by default the outputs' product with fixed random tensors.
+        autocast: a dtype for ``torch.autocast``: torch.float16 or torch.bfloat16.
+        provider: "cpu" or "cuda".
+        dump: folder for graphs, models and inputs, which appears, or takes the place of an older dump, once the
+            comparison is complete.
+        dynamic: as ``torch.compile`` takes it.
+        memory: bound of torch's values that are compared at a time, in MiB.
+        repeats: how often ONNX Runtime computes each value on the same operands; one that changes is named first.
+        optimized: whether the values that survive ONNX Runtime's optimizers are compared too.
+        suggest_fp32: whether to search for the few nodes that, kept in float32, bring outputs and gradients back inside
+            their floor; a number asks for that relative error of norms instead.
+        compile_backends: other backends of torch.compile, such as "inductor", whose outputs and gradients are held to
+            the same reference.
+        options: everything else (``exporter``, ``target_opset``, ...) goes to DebugBackend.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """

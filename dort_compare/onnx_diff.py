@@ -42,8 +42,13 @@ def diff(
 ) -> Diff:
     """Pairs the values of two ONNX models by dataflow and content and says which is the first that departs.
 
-    ``first`` is what ``second`` is held against; both run without optimizations. ``inputs``: tensors by input name, of
-    either model; None for random ones (``seed``). ``engine``: "ort" (ONNX Runtime, on ``provider``) or "reference".
+    Args:
+        first: what ``second`` is held against; both run without optimizations.
+        second: the model that is judged.
+        inputs: tensors by input name, of either model; None for random ones.
+        seed: of random inputs.
+        engine: "ort" (ONNX Runtime) or "reference" (ONNX's reference evaluator).
+        provider: where ONNX Runtime runs them.
 
     Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
     ExecutionError where an engine refuses a model or fails.

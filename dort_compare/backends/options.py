@@ -22,23 +22,26 @@ EXPORTERS = ("native", "torch")
 class Options:
     """Options of the backends; the names are those of ``torch.compile(..., options={...})``.
 
-    exporter: "native", our own lowerings, or "torch", PyTorch's ``torch.onnx.export(dynamo=True)``.
-    target_opset: ONNX opset of the models; None: the newest that the exporter writes and ONNX Runtime takes.
-    providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name, options)
-        pairs); None: what the devices of the graph's tensors call for.
-    session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
-    rewrites: whether the rewrites of ``dort_compare.rewrites`` come before ONNX Runtime's own optimizers; None: in the
-        backend that only runs.
-    freeze: parameters and buffers become constants of the session in graphs without gradients, folded and prepacked;
-        a changed one is noticed, unless it is written through ``tensor.data``.
-    cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other
-        processes, or the folder for them; None, True: in the user's cache folder, or where the environment variable
-        DORT_COMPARE_CACHE_DIR says.
-    dump: folder for the graphs, or None. dump_prefix: first part of the names of the files in it.
-    max_runs: how many runs of each graph the debug backend keeps the inputs of.
-    fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
-    verbose: how much of the log of a compilation goes to stderr: 0 nothing, 1 what is compiled and how long each stage
-        takes, 2 its modules too, 3 their operators too. The logger ``dort_compare.log`` has it at INFO, 15 and DEBUG.
+    Attributes:
+        exporter: "native", our own lowerings, or "torch", PyTorch's ``torch.onnx.export(dynamo=True)``.
+        target_opset: ONNX opset of the models; None: the newest that the exporter writes and ONNX Runtime takes.
+        providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name,
+            options) pairs); None: what the devices of the graph's tensors call for.
+        session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
+        rewrites: whether the rewrites of ``dort_compare.rewrites`` come before ONNX Runtime's own optimizers; None: in
+            the backend that only runs.
+        freeze: parameters and buffers become constants of the session in graphs without gradients, folded and
+            prepacked; a changed one is noticed, unless it is written through ``tensor.data``.
+        cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other
+            processes, or the folder for them; None, True: in the user's cache folder, or where the environment
+            variable DORT_COMPARE_CACHE_DIR says.
+        dump: folder for the graphs, or None.
+        dump_prefix: first part of the names of the files in it.
+        max_runs: how many runs of each graph the debug backend keeps the inputs of.
+        fallback: what cannot run in ONNX Runtime runs in eager torch; False makes it an error.
+        verbose: how much of the log of a compilation goes to stderr: 0 nothing, 1 what is compiled and how long each
+            stage takes, 2 its modules too, 3 their operators too. The logger ``dort_compare.log`` has it at INFO, 15
+            and DEBUG.
     """
 
     exporter: Exporter = "native"

@@ -31,9 +31,13 @@ _WORDS = {
 class Diff:
     """What a comparison of two ONNX models found.
 
-    verdict: "agree" or "diverge". first_departure: None, or the first value of the second model, in order of
-    execution, that departs on the first one's operands. rows: one for each pair. unpaired: values of either model
-    without a partner. inputs: where the inputs came from.
+    Attributes:
+        verdict: "agree" or "diverge".
+        first_departure: None, or the first value of the second model, in order of execution, that departs on the first
+            one's operands.
+        rows: one for each pair.
+        unpaired: values of either model without a partner.
+        inputs: where the inputs came from.
     """
 
     findings: Findings

@@ -33,15 +33,21 @@ SCHEMA = 1
 class Report:
     """What a comparison found.
 
-    verdict: "agree" or "diverge". causes: every value that departs by itself, in order; none where all agrees.
-    rows: one for every value of every graph, in order of execution. outputs: one for every output and gradient of the
-    whole model, against the plain, uncompiled one. fallbacks: the FX nodes that ran in eager torch. graphs: the graphs
-    in the order of their first runs. modules: one for every result of a module and every gradient of one, plain eager
-    against the traced graphs on torch's kernels. optimized: the values of the models that ONNX Runtime's optimizers
-    made, where asked for. observed: the outputs of each graph as the program computed them, against those of the
-    exposed models. precision: casts, and how half-precision values use their dtype.
-    suggestion: what to keep in float32, where that was asked for. settings: what was asked for, as JSON values.
-    environment: the versions and the machine that it ran on.
+    Attributes:
+        verdict: "agree" or "diverge".
+        causes: every value that departs by itself, in order; none where all agrees.
+        rows: one for every value of every graph, in order of execution.
+        outputs: one for every output and gradient of the whole model, against the plain, uncompiled one.
+        fallbacks: the FX nodes that ran in eager torch.
+        graphs: the graphs in the order of their first runs.
+        modules: one for every result of a module and every gradient of one, plain eager against the traced graphs on
+            torch's kernels.
+        optimized: the values of the models that ONNX Runtime's optimizers made, where asked for.
+        observed: the outputs of each graph as the program computed them, against those of the exposed models.
+        precision: casts, and how half-precision values use their dtype.
+        suggestion: what to keep in float32, where that was asked for.
+        settings: what was asked for, as JSON values.
+        environment: the versions and the machine that it ran on.
     """
 
     verdict: Judgement
