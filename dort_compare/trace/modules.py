@@ -117,7 +117,7 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         if output.is_floating_point() and output.requires_grad:
             generator = torch.Generator().manual_seed(0)
             direction = torch.randn(output.shape, generator=generator).bfloat16().to(output.device)
-            wide = torch.promote_types(output.dtype, torch.float32)
+            wide = torch.promote_types(output.dtype, torch.float32) if output.dtype.itemsize > 1 else torch.float32
             total = (output.to(wide) * direction).sum() + total.to(output.device)
     return total
 
