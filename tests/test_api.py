@@ -389,3 +389,25 @@ def test_a_backend_that_has_run_before_is_compared_too() -> None:
     assert report.verdict == "agree"
     assert {row.graph for row in report.rows} == {graph.index for graph in backend.graphs[2:]}
     assert report.observed
+
+
+class Warped(nn.Module):
+    """Samples where a learned map says; its gradient writes rows of tensors that torch makes unset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Parameter(torch.tensor([[1.0, 0.2, 0.1], [-0.1, 0.9, 0.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        grid = nn.functional.affine_grid(self.map.expand(2, 2, 3), (2, 2, 4, 5), align_corners=False)
+        return nn.functional.grid_sample(x, grid, mode="bicubic", align_corners=False)
+
+
+def test_what_memory_held_before_is_no_departure() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)  # torch fills with NaN what it leaves unset
+    try:
+        report = compare(Warped(), (torch.randn(2, 2, 5, 6),), backward=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert report.verdict == "agree", str(report)
+    assert any("aten.empty" in row.target for row in report.rows)
