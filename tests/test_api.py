@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor, fx, nn
+from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, Report, compare
 from dort_compare.comparison import compare_with
@@ -280,6 +281,20 @@ def test_cuda_without_a_gpu_is_one_clear_line() -> None:
 def test_backward_with_nothing_to_differentiate_is_refused() -> None:
     with pytest.raises(UsageError, match="no output depends on a parameter or argument that requires grad"):
         compare(Named(), (torch.ones(2),), {"scale": torch.tensor(2.0)}, backward=True)
+
+
+class Reentrant(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.lin, x, use_reentrant=True)
+
+
+def test_a_checkpoint_that_is_differentiated_by_backward_alone_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"^checkpoint\(\.\.\., use_reentrant=True\) .* give use_reentrant=False$"):
+        compare(Reentrant(), (torch.ones(1, 3, requires_grad=True),), backward=True)
 
 
 def test_a_model_may_be_compared_again_and_again() -> None:
