@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor, fx, nn
+from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, Report, compare
 from dort_compare.comparison import compare_with
@@ -282,6 +283,20 @@ def test_backward_with_nothing_to_differentiate_is_refused() -> None:
         compare(Named(), (torch.ones(2),), {"scale": torch.tensor(2.0)}, backward=True)
 
 
+class Reentrant(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.lin, x, use_reentrant=True)
+
+
+def test_a_checkpoint_that_is_differentiated_by_backward_alone_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"^checkpoint\(\.\.\., use_reentrant=True\) .* give use_reentrant=False$"):
+        compare(Reentrant(), (torch.ones(1, 3, requires_grad=True),), backward=True)
+
+
 def test_a_model_may_be_compared_again_and_again() -> None:
     model = mlp()
     for _ in range(torch._dynamo.config.recompile_limit + 2):
@@ -389,3 +404,25 @@ def test_a_backend_that_has_run_before_is_compared_too() -> None:
     assert report.verdict == "agree"
     assert {row.graph for row in report.rows} == {graph.index for graph in backend.graphs[2:]}
     assert report.observed
+
+
+class Warped(nn.Module):
+    """Samples where a learned map says; its gradient writes rows of tensors that torch makes unset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Parameter(torch.tensor([[1.0, 0.2, 0.1], [-0.1, 0.9, 0.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        grid = nn.functional.affine_grid(self.map.expand(2, 2, 3), (2, 2, 4, 5), align_corners=False)
+        return nn.functional.grid_sample(x, grid, mode="bicubic", align_corners=False)
+
+
+def test_what_memory_held_before_is_no_departure() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)  # torch fills with NaN what it leaves unset
+    try:
+        report = compare(Warped(), (torch.randn(2, 2, 5, 6),), backward=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert report.verdict == "agree", str(report)
+    assert any("aten.empty" in row.target for row in report.rows)

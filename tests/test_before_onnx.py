@@ -260,3 +260,31 @@ def test_what_follows_from_an_open_order_is_noise() -> None:
     report = compare(Routed(), (torch.randn(5, 4),), backward=True, loss=lambda found: found[0].square().sum())
     assert report.verdict == "agree", report.causes
     assert not all(row.distance and row.distance.equal for row in report.outputs)
+
+
+class Branches(nn.Module):
+    """Calls modules in branches, which torch traces in plain eager too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.cond(x.sum() > 0, lambda y: self.first(y).sin(), lambda y: self.second(y), (x,)))
+
+
+def test_modules_in_branches_are_no_calls_of_python() -> None:
+    report = compare(Branches(), (torch.ones(3, 4),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.module for row in report.modules} == {"", "last"}
+
+
+def test_nested_tensors_between_modules_are_passed_over() -> None:
+    """torch's fast path packs what is padded, in plain eager alone."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    report = compare(model, (torch.randn(2, 5, 8),), {"src_key_padding_mask": padding})
+    assert {row.status for row in report.rows} == {"ok"}
+    (cause,) = report.causes  # what is padded is zeros on the fast path alone
+    assert cause.reason.startswith("departs before ONNX")

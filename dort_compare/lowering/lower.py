@@ -163,8 +163,11 @@ def foreign_kind(value: Any) -> str | None:
 
 
 def _holds(dtype: torch.dtype) -> bool:
+    """Whether ONNX Runtime takes and gives tensors of a dtype in Python; those of float8 it only computes with."""
+    if dtype.is_complex or (dtype.is_floating_point and dtype.itemsize < 2):
+        return False
     try:
-        return not dtype.is_complex and from_torch_dtype(dtype) is not None
+        return from_torch_dtype(dtype) is not None
     except TypeError:
         return False
 

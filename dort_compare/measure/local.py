@@ -50,9 +50,10 @@ def local_error(
     the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of the
     operands moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham,
     Accuracy and Stability of Numerical Algorithms, 1.5), and twice the error of torch's own kernel. Where that one errs
-    by more than eight times all this, it is torch that departs. NaN, inf, dtypes and shapes that differ are never
-    noise. Integers and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime
-    computes those in float32; and where equal elements are sorted, whose order torch leaves open.
+    by more than eight times all this, and by more than its operands hold, it is torch that departs. NaN, inf, dtypes
+    and shapes that differ are never noise. Integers and booleans may differ only where a rounding of half-precision
+    operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose order torch
+    leaves open.
     """
     if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
@@ -70,7 +71,7 @@ def local_error(
     floor = rounding_of(expected.dtype, float(found.scale or 0))
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
-    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, floor)
+    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, float(found.scale or 0))
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,17 @@ class _Exact:
 
 
 def _against_float64(
-    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, floor: float
+    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, scale: float
 ) -> LocalError:
+    floor = rounding_of(expected.dtype, scale)
     exact = of.value()
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, floor, is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
     floor += _sensitivity(of, exact, expected.dtype)
-    torch_departs = torch_error > _TORCH_MAY * floor
-    floor += 2 * min(torch_error, _TORCH_MAY * floor)
+    torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
+    torch_departs = torch_error > torch_may
+    floor += 2 * min(torch_error, torch_may)
     is_noise = onnx_error <= floor and not torch_departs
     return LocalError(whole, floor, is_noise, torch_departs, torch_error, onnx_error)
 
@@ -109,13 +112,29 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     than an operand, twice a rounding to that one's: fused attention rounds its scores. So does every chain of ops that
     torch rounds in between. Nothing for one op that works element by element.
     """
-    if _works_element_by_element(of.node.target) and not of.replay.is_chain:
+    if _is_one_element_by_element(of):
         return 0.0
     moved = _SHAKEN * _moved(of, exact, torch.float32)
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse))
+
+
+def _of_operands(of: _Exact, dtype: torch.dtype) -> float:
+    """What torch's own kernel may err where the result has a finer ``dtype`` than an operand, as a share of its scale.
+
+    A unit roundoff of that operand's: what works on half precision need not compute finer on the way. Fused attention
+    on the CPU approximates the exponential to some 15 bits, however small the scores are.
+    """
+    coarse = coarsest(list(of.replay.dtypes()))
+    if coarse is None or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+        return 0.0
+    return torch.finfo(coarse).eps / 2
+
+
+def _is_one_element_by_element(of: _Exact) -> bool:
+    return _works_element_by_element(of.node.target) and not of.replay.is_chain
 
 
 def _works_element_by_element(target: object) -> bool:

@@ -9,12 +9,16 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
+from dort_compare.unset import UNSET
 
 aten = torch.ops.aten
 
 
-def in_any_layout(target: Any) -> Any:
-    """``target``, but for a view a reshape: a kernel may lay out its result otherwise than torch traced."""
+def reproducible(target: Any) -> Any:
+    """``target``, but for a view a reshape, for a kernel may lay out its result otherwise than torch traced, and zeros
+    for what torch leaves as it was in memory, as in its lowering."""
+    if target in UNSET:
+        return lambda *args, **kwargs: target(*args, **kwargs).zero_()
     return aten.reshape.default if target is aten.view.default else target
 
 
@@ -22,7 +26,7 @@ class Interpreter(fx.Interpreter):
     """Runs a graph on torch's kernels, whatever layout they give their results."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_function(in_any_layout(target), args, kwargs)
+        return super().call_function(reproducible(target), args, kwargs)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.scalars import is_number, unbacked_symbols
-from dort_compare.trace.eager import Interpreter, in_any_layout
+from dort_compare.trace.eager import Interpreter, reproducible
 
 aten = torch.ops.aten
 
@@ -75,7 +75,7 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
     args, kwargs = pytree.tree_map(raised, (args, kwargs))
     if target is aten._softmax.default or target is aten._log_softmax.default:
         args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
-    return pytree.tree_map(raised, in_any_layout(target)(*args, **kwargs))
+    return pytree.tree_map(raised, reproducible(target)(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.trace.eager import Interpreter, in_any_layout
+from dort_compare.trace.eager import Interpreter, reproducible
 from dort_compare.trace.float64 import Float64, call_raised
 
 HALF = (torch.float16, torch.bfloat16)
@@ -71,7 +71,7 @@ class Referee(Float64):
         if any(_is_floating(leaf) and not _is_half(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
             return True
         try:
-            narrow, wide = in_any_layout(node.target)(*args, **kwargs), call_in_float32(node.target, args, kwargs)
+            narrow, wide = reproducible(node.target)(*args, **kwargs), call_in_float32(node.target, args, kwargs)
         except RuntimeError:  # a kernel may refuse random operands
             return True
         pairs = zip(pytree.tree_leaves(narrow), pytree.tree_leaves(wide), strict=True)

@@ -83,16 +83,21 @@ class ModuleCalls:
 
         handles = [register_module_forward_pre_hook(entered), register_module_forward_hook(left)]
         try:
-            yield
+            with torch._dynamo.config.patch(ignore_logger_methods={entered, left}):  # what torch.cond traces is no call
+                yield
         finally:
             for handle in handles:
                 handle.remove()
 
 
 def leaves(result: Any) -> dict[str, torch.Tensor]:
-    """The tensors of a result, or of arguments, by their path in it, "" for a result that is a tensor."""
+    """The tensors of a result, or of arguments, by their path in it, "" for a result that is a tensor.
+
+    Nested tensors, which have no shape, are left out.
+    """
     found, _ = pytree.tree_flatten_with_path(result)
-    return {pytree.keystr(path): leaf for path, leaf in found if isinstance(leaf, torch.Tensor)}
+    tensors = ((pytree.keystr(path), leaf) for path, leaf in found if isinstance(leaf, torch.Tensor))
+    return {path: tensor for path, tensor in tensors if not tensor.is_nested}
 
 
 def on_gradient(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:

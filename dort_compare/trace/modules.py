@@ -47,7 +47,8 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched, the random state stays, and
     parameters, buffers and arguments that the call writes in place get their content back.
 
-    Raises UsageError where a backward call has nothing to differentiate.
+    Raises UsageError where a backward call has nothing to differentiate, or computes activations again in torch's old
+    way, which yields gradients to ``Tensor.backward`` alone.
     """
     with torch.random.fork_rng(), _restored(_written(function, call)):
         torch.manual_seed(0)
@@ -70,11 +71,20 @@ def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     found: Sequence[torch.Tensor | None] = ()
     if sources and loss.requires_grad:
-        found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
+        found = _differentiated(loss, list(sources.values()))
     gradients = {name: gradient for name, gradient in zip(sources, found, strict=False) if gradient is not None}
     if not gradients:
         raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
     return gradients
+
+
+def _differentiated(loss: torch.Tensor, sources: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    try:
+        return torch.autograd.grad(loss, sources, allow_unused=True)
+    except RuntimeError as problem:
+        if "use_reentrant=True" not in str(problem):
+            raise
+        raise UsageError("checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False") from None
 
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
@@ -117,7 +127,7 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         if output.is_floating_point() and output.requires_grad:
             generator = torch.Generator().manual_seed(0)
             direction = torch.randn(output.shape, generator=generator).bfloat16().to(output.device)
-            wide = torch.promote_types(output.dtype, torch.float32)
+            wide = torch.promote_types(output.dtype, torch.float32) if output.dtype.itemsize > 1 else torch.float32
             total = (output.to(wide) * direction).sum() + total.to(output.device)
     return total
 

@@ -179,6 +179,29 @@ def test_complex_inputs_and_outputs_pass() -> None:
     assert_close(got, (z * 2, z.abs() + 1))
 
 
+class Float8(nn.Module):
+    """A weight of eight bits, raised where it is read, and activations rounded to eight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.weight = nn.Buffer(torch.randn(4, 4).to(torch.float8_e4m3fn))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.first(x) @ self.weight.float().t()).to(torch.float8_e5m2)
+
+
+@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
+def test_tensors_of_float8_pass(backend: str) -> None:
+    """ONNX Runtime takes and gives none in Python."""
+    model, x = Float8(), torch.randn(3, 4)
+    assert_close(torch.compile(model, backend=backend)(x).float(), model(x).float())
+    report = compare(model, (x,), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert report.rows
+    assert {each.phase for each in report.fallbacks} == {"forward", "backward"}
+
+
 def test_a_backward_graph_of_complex_tangents_alone_passes() -> None:
     z, w = (torch.randn(3, dtype=torch.complex64, requires_grad=True) for _ in range(2))
     backend = like_eager(lambda z, w: z + w, z, w)

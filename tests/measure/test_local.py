@@ -9,11 +9,15 @@ import pytest
 import torch
 from of_function import Of
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import dort_compare
 from dort_compare.lowering import registered, registry
+from dort_compare.measure.local import local_error
+from dort_compare.measure.metrics import distance
 from dort_compare.models import LlamaConfig, build
+from dort_compare.trace import Replay
 
 aten = torch.ops.aten
 
@@ -39,6 +43,30 @@ def test_a_fault_in_mixed_precision_is_blamed_on_its_op(monkeypatch, target, fac
     assert report.verdict == "diverge"
     blamed = {row.target for row in report.rows if row.status == "diverges"}
     assert blamed == {str(target)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1.0, 0.003])
+def test_fused_attention_may_take_the_exponential_as_half_precision_holds_it(dtype, size):
+    """torch's kernel does on some processors, whatever the scores are."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [(torch.randn(2, 4, 16, 8, generator=generator) * size).to(dtype).requires_grad_() for _ in range(3)]
+    report = dort_compare.compare(Of(F.scaled_dot_product_attention), inputs, backward=True)
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize(("error", "departs"), [(2.0**-15, False), (2.0**-10, True)])
+def test_torchs_kernel_may_err_by_what_half_precision_operands_hold(error, departs):
+    """The logsumexp of scores that are nearly equal moves with none of the operands."""
+    x = torch.randn(1, 1, 8, 8, generator=torch.Generator().manual_seed(0)).half() * 0.01
+    attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+    (call,) = make_fx(lambda x: attention(x, x, x))(x).graph.find_nodes(op="call_function", target=attention)
+    node = next(user for user in call.users if user.args[1] == 1)
+    right = attention(*[x.double()] * 3)[1].float()
+    wrong, replay = right * (1 + error), Replay({call.args[0].name: x})
+    found = local_error(replay, node, wrong, right, distance(wrong, right))
+    assert (found.torch_departs, found.is_noise) == (departs, not departs)
+    assert not local_error(replay, node, right, wrong, distance(right, wrong)).is_noise  # ONNX's has to be as good
 
 
 def test_a_cast_to_a_wider_dtype_is_exact(monkeypatch):
