@@ -60,8 +60,8 @@ def _report(arguments: list[str]) -> str:
 
 
 def _changed() -> float:
-    """When the newest of the gallery's files was written."""
-    return max(file.stat().st_mtime for file in GALLERY.iterdir())
+    """When the newest of the gallery's pages and programs was written."""
+    return max(file.stat().st_mtime for file in GALLERY.iterdir() if file.is_file())
 
 
 def _run(arguments: list[str]) -> None:
