@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dort_compare.errors import UsageError
@@ -41,21 +41,41 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def write(path: str | Path, text: str) -> None:
-    """Writes a file, which keeps what it held until all of it is written. A link, a device, or a file in a folder that
-    takes no other is written in place.
+    """Writes a file, which keeps what it held until all of it is written, where another can take its place; a link, a
+    device, or a file in a folder that takes no other is written in place.
 
     Raises UsageError where it cannot be written.
     """
     check_writable(path)
     path = Path(path)
-    is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
     try:
-        if not is_plain or not os.access(path.absolute().parent, os.W_OK):
+        if not _replaced(path, text):
             path.write_text(text, encoding="utf-8")
-            return
-        with beside(path) as partial:
-            partial.write_text(text, encoding="utf-8")
-            partial.chmod(path.stat().st_mode if path.exists() else 0o644)
-            partial.replace(path)
     except OSError as problem:
         raise UsageError(f"cannot write {path}: {problem.strerror or problem}; choose another file") from None
+
+
+def _replaced(path: Path, text: str) -> bool:
+    """Writes a file beside ``path`` and moves it there; False where ``path`` is no plain file, the folder takes no
+    other, or the system keeps the file where it is, as it does one that is mounted. Raises OSError for a full disk."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        return False
+    with ExitStack() as stack:
+        try:
+            partial = stack.enter_context(beside(path))
+        except OSError:
+            return False
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(path.stat().st_mode if path.exists() else 0o666 & ~_umask())
+        try:
+            partial.replace(path)
+        except OSError:
+            return False
+    return True
+
+
+def _umask() -> int:
+    """The bits that new files have not; the system tells them only to who sets them."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,28 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
         assert os.read(reader, 9) == b"text"
     finally:
         os.close(reader)
+
+
+def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "report.json", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "report.json").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("call", ["replace", "mkstemp"])
+def test_a_file_that_no_other_can_replace_is_written_in_place(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+
+    def refuse(*_args: object, **_given: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Path if call == "replace" else tempfile, call, refuse)
+    write(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]

@@ -30,7 +30,8 @@ class OptimizedModel:
 def align_optimized(original: onnx.ModelProto, optimized: onnx.ModelProto) -> OptimizedModel:
     """Finds the values of ``optimized`` by the names that they bear in ``original``, whose metadata say what they are.
 
-    A name survives where dtype and shape are what they were; what an optimizer gave another layout is another value.
+    A name survives where dtype and shape are what they were; what an optimizer gave another layout is another value,
+    but for a result of the model, which always survives.
     """
     stands = values_of_fx_nodes(original)
     model = with_constants_made(optimized, original)

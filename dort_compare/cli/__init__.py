@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as problem:  # noqa: BLE001  (a bug must not look like a divergence)
         if isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "alloc" in str(problem)):
             _give_up(f"not enough memory for these sizes: {problem}")
-        traceback.print_exc()
+        click.echo("\n".join(map(printable, traceback.format_exc().splitlines())), err=True)
         click.echo("dort-compare: an error of its own; please report it with the lines above", err=True)
         sys.exit(BUG)
     sys.exit(DIVERGES if agrees is False else 0)

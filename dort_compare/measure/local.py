@@ -13,6 +13,7 @@ from dort_compare.measure.floor import coarsest, rounding, rounding_of
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
+from dort_compare.trace.kept import HALF
 
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _EXTREME = 0.25
@@ -124,11 +125,11 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
 def _of_operands(of: _Exact, dtype: torch.dtype) -> float:
     """What torch's own kernel may err where the result has a finer ``dtype`` than an operand, as a share of its scale.
 
-    A unit roundoff of that operand's: what works on half precision need not compute finer on the way. Fused attention
-    on the CPU approximates the exponential to some 15 bits, however small the scores are.
+    A unit roundoff of that operand's, if it is of half precision: what works on it need not compute finer on the way.
+    Fused attention on the CPU approximates the exponential to some 15 bits, however small the scores are.
     """
     coarse = coarsest(list(of.replay.dtypes()))
-    if coarse is None or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+    if coarse not in HALF or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return 0.0
     return torch.finfo(coarse).eps / 2
 

@@ -11,7 +11,7 @@ import torch
 
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.errors import ExecutionError
-from dort_compare.measure.floor import coarsest, noise_floor, rounding
+from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import json_number
@@ -175,7 +175,8 @@ def _departure(
     extreme = extremes_of_both(expected, value)
     right, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
     found = distance(right, ours)
-    floor = roundings(precision, float(found.scale or 0))
+    scale = float(found.scale or 0)
+    floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
     gaps = (deviation(right, each) for each in moved)
     floor += (_MAY_MOVE[precision] if precision else 0.0) * max((gap or 0.0 for gap in gaps), default=0.0)
     if found.max_abs is None or found.max_abs <= floor:

@@ -49,11 +49,17 @@ class Dataflow:
         return Reach(_computed(found), _among(step.outputs, found), _among(step.gradients, found))
 
     def is_result(self, index: int, fx_node: str) -> bool:
-        """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient."""
-        step = self._steps.get(index)
-        results = () if step is None else (*step.outputs.values(), *step.gradients.values())
-        graph = self._runs[index].graph_module.graph
+        """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient; of a graph that
+        stands alone, whether it returns it."""
+        step, graph = self._steps.get(index), self._runs[index].graph_module.graph
+        if step is None:
+            return any(node.name == fx_node for node in graph.output_node().all_input_nodes)
+        results = (*step.outputs.values(), *step.gradients.values())
         return any(node.name == fx_node and node.graph is graph for node in results)
+
+    def leads_to(self, index: int, fx_node: str, other: str) -> bool:
+        """Whether the FX node called ``other`` depends on ``fx_node``, both in graph ``index``."""
+        return any(node.name == other for node in _later(self._runs[index], [fx_node]))
 
 
 def _computed(nodes: Iterable[fx.Node]) -> int:

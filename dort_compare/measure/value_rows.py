@@ -11,7 +11,7 @@ import torch
 from dort_compare.align.expressions import RANDOM
 from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
-from dort_compare.measure.floor import coarsest, noise_floor, rounding
+from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.two_models import Met
@@ -111,7 +111,8 @@ class Judge:
         if extreme is not None:
             expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
         measured = distance(expected, value)
-        floor = rounding(precision or expected.dtype) * float(measured.scale or 0)
+        scale = float(measured.scale or 0)
+        floor = max(rounding(precision or expected.dtype) * scale, rounding_of(met.first.dtype, scale))
         gap = float(measured.max_abs or 0)
         if gap > floor and met.local is not None:
             floor = max(floor, _SHAKEN * _moved(met, met.local, precision))

@@ -16,7 +16,7 @@ Judgement = Literal["agree", "diverge"]
 
 @dataclass(frozen=True)
 class Divergence:
-    """A value that departs by itself, and why it is held to.
+    """A value that departs by itself, or makes more than noise of noise, and why it is held to.
 
     ``fx_node`` is the call that computes it, ``further`` which side lies further from float64 on the same operands,
     where that was measured. Distances are in the unit of the values. ``operands`` are the values of ``graph`` that the
@@ -147,27 +147,45 @@ def _reason(divergence: Divergence, row: Row) -> str:
 
 def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Dataflow | None) -> Divergence | None:
     """Where an output or gradient departs although every op is right; None where none does."""
-    enlarging = [row for row in rows if row.status == "inherits" and row.inherited is not None]
+    inheriting = [row for row in rows if row.status == "inherits" and row.inherited is not None]
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
-        if enlarging and wrong.backend == "debug":
-            return _enlarged(enlarging[0], f"{wrong.kind} {wrong.name} departs", dataflow)
-        return _outside(f"{wrong.kind} {wrong.name}", _outcome_reason(wrong))
-    lost = [row for row in enlarging if row.inherited and row.inherited.finding]
-    if dataflow and not outcome and any(dataflow.is_result(row.graph, row.fx_node) for row in lost):
-        return _enlarged(lost[0], "an output or gradient departs", dataflow)
-    return None
+        what = f"{wrong.kind} {wrong.name}"
+        if wrong.backend == "debug" and wrong.distance is not None and wrong.distance.max_abs is not None:
+            enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, dataflow)), None)
+            if enlarging is not None:
+                return _enlarged(enlarging, f"{what} departs", dataflow)
+        return _outside(what, _outcome_reason(wrong))
+    lost = [row for row in inheriting if row.inherited and row.inherited.finding]
+    if dataflow is None or outcome:
+        return None
+    result = next((row for row in lost if dataflow.is_result(row.graph, row.fx_node)), None)
+    if result is None:
+        return None
+    first = next(row for row in lost if dataflow.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
+    return _enlarged(first, f"output or gradient {result.fx_node} departs", dataflow)
+
+
+def _may_reach(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> bool:
+    """Whether an output, or else a gradient, depends on a value, as far as the graphs say."""
+    if dataflow is None:
+        return True
+    reach = dataflow.reached(row.graph, row.call)
+    return bool(reach.outputs if wrong.kind == "output" else reach.gradients)
 
 
 def _enlarged(row: Row, what: str, dataflow: Dataflow | None) -> Divergence:
-    """The cause that a right op is where it makes more than noise of what is noise in its operands."""
+    """The cause that a value is which lies further apart than its operands, whose op, as far as known, is right."""
     assert row.inherited is not None
-    reason = (
-        f"{row.inherited.finding or f'max |torch - onnx| = {row.inherited.max_abs:.3g}'}, though right on torch's "
-        f"operands: it enlarges what is noise in these; {what}"
-    )
+    apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
+    why = ", though right on torch's operands: it enlarges what is noise in these" if row.local else ""
     cause = at_row(row, dataflow)
-    return replace(cause, reason=reason, torch_vs_float64=row.torch_vs_float64, onnx_vs_float64=row.onnx_vs_float64)
+    return replace(
+        cause,
+        reason=f"{apart}{why}; {what}",
+        torch_vs_float64=row.torch_vs_float64,
+        onnx_vs_float64=row.onnx_vs_float64,
+    )
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

@@ -66,7 +66,7 @@ def _agreement(report: Report) -> str:
     if report.outputs:
         values += f" and {len(report.outputs)} outputs and gradients"
     inheriting = sum(row.status == "inherits" for row in report.rows)
-    more = f" but for {inheriting} that enlarge what is noise before them" if inheriting else ""
+    more = f" but for {inheriting} that inherit what a right operation makes of noise" if inheriting else ""
     return f"agree: {values}, none beyond its noise floor{more}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from dort_compare.measure.metrics import Distance
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
 from dort_compare.report.causes import verdict_line
@@ -46,7 +47,7 @@ def _suites(report: Report) -> Iterator[ET.Element]:
         for row in (row for row in report.outputs if row.backend == backend):
             case = _case(suite, f"{row.kind} {row.name}")
             if not row.ok:
-                _add(case, "failure", f"{max_abs(row.distance)} from eager, {number(row.noise_floor)} is noise")
+                _add(case, "failure", f"{_apart(row.distance)} from eager, {number(row.noise_floor)} is noise")
         yield suite
 
 
@@ -73,8 +74,13 @@ def _judge(case: ET.Element, rows: Sequence[Row]) -> None:
         _add(case, "skipped", f"nothing was compared: {rows[0].reason}")
 
 
+def _apart(found: Distance | None) -> str:
+    """With the whole of a finding, unlike a cell of a table."""
+    return found.finding if found is not None and found.finding else max_abs(found)
+
+
 def _text(row: Row) -> str:
-    found = row.reason or f"{max_abs(row.local or row.inherited)}, where {number(row.noise_floor)} is noise"
+    found = row.reason or f"{_apart(row.local or row.inherited)}, where {number(row.noise_floor)} is noise"
     return printable(f"{row.fx_node} ({row.target}) at {row.source or 'an unknown line'}: {found}")
 
 

@@ -35,7 +35,7 @@ class Report:
 
     Attributes:
         verdict: "agree" or "diverge".
-        causes: every value that departs by itself, in order; none where all agrees.
+        causes: every value that departs by itself, in order, or where an output begins to; none where all agrees.
         rows: one for every value of every graph, in order of execution.
         outputs: one for every output and gradient of the whole model, against the plain, uncompiled one.
         fallbacks: the FX nodes that ran in eager torch.

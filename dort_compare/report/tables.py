@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,9 +46,9 @@ def number(value: Number | None) -> str:
 
 
 def max_abs(distance: Distance | None) -> str:
-    """The largest deviation, or in its place the head of each finding: "14 inf in got"."""
+    """The largest deviation, or in its place what was found, in short: "14 inf in got"."""
     if distance is None:
         return "not on both sides"
     if distance.finding is None:
         return number(distance.max_abs)
-    return "; ".join(re.split(" where | instead of ", each)[0] for each in distance.finding.split("; "))
+    return "; ".join(each.split(" where ")[0] for each in distance.finding.split("; "))

@@ -83,7 +83,8 @@ class ModuleCalls:
 
         handles = [register_module_forward_pre_hook(entered), register_module_forward_hook(left)]
         try:
-            with torch._dynamo.config.patch(ignore_logger_methods={entered, left}):  # what torch.cond traces is no call
+            config = torch._dynamo.config  # what torch.cond traces is no call
+            with config.patch(ignore_logger_methods={*config.ignore_logger_methods, entered, left}):
                 yield
         finally:
             for handle in handles:

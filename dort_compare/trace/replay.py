@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.trace.eager import reproducible
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -83,7 +84,7 @@ class Replay:
             args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
         if in_float64:
             return call_in_float64(node.target, args, kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return reproducible(node.target)(*args, **kwargs)
 
     def _operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":

@@ -9,6 +9,7 @@ import torch
 
 from dort_compare.measure.metrics import distance
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
+from dort_compare.measure.reach import Dataflow, Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 
@@ -94,10 +95,14 @@ def test_outputs_that_depart_although_every_value_agrees() -> None:
     assert "it enters in tracing, before ONNX" in first.reason
 
 
+LOST = torch.tensor([-torch.inf, 1.0])
+
+
 def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins() -> None:
-    lost = distance(ONE, torch.tensor([-torch.inf, 1.0]))
-    rows = [row("ok", "sigmoid"), row("inherits", "log", inherited=lost), row("inherits", "sum")]
-    verdict, (first,) = judge(rows, outcomes(ONE, {"y": torch.tensor([-torch.inf, 1.0])}))
+    lost = distance(ONE, LOST)
+    right = distance(ONE, ONE)
+    rows = [row("ok", "sigmoid"), row("inherits", "log", inherited=lost, local=right), row("inherits", "sum")]
+    verdict, (first,) = judge(rows, outcomes(ONE, {"y": LOST}))
     assert verdict == "diverge"
     assert (first.fx_node, first.source) == ("log", "model.py:7")
     assert first.reason == (
@@ -105,6 +110,31 @@ def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins()
         "output y departs"
     )
     assert judge([row("ok"), row("inherits", "log")], outcomes(ONE, {"y": ONE})) == ("agree", ())
+
+
+class Flow(Dataflow):
+    """Of graphs in which every value reaches one output, and no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def reached(self, index: int, fx_node: str) -> Reach:
+        return Reach(0, ("y",), ())
+
+    def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
+        return ()
+
+
+def test_it_is_not_laid_at_a_value_that_does_not_reach_it() -> None:
+    rows = [row("ok"), row("inherits", "log", local=distance(ONE, ONE))]
+    gradient = outcome_rows("debug", "gradient", {"w": ONE}, {"w": TWO}, {}, None)
+    assert judge(rows, gradient, Flow())[1][0].fx_node == "gradient w"
+    assert judge(rows, outcomes(ONE, {"y": TWO}), Flow())[1][0].fx_node == "log"
+
+
+def test_noise_explains_no_missing_output() -> None:
+    _, (first,) = judge([row("ok"), row("inherits", "log")], outcomes(ONE, {}))
+    assert (first.fx_node, first.reason) == ("output y", "only one side has it")
 
 
 def test_another_backend_that_departs_is_not_laid_at_a_value_of_ours() -> None:

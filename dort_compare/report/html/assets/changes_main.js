@@ -5,7 +5,7 @@ function main() {
   const page = document.getElementById("main");
   document.title = "Changes - dort-compare";
   let api = null;
-  const filters = makeBoxes(report.changes, { title: "Change", kinds: CHANGES, kindOf: (row) => row.change, off: ["same"] }, () => api?.onFilterChanged());
+  const filters = makeBoxes(report.changes, { title: "Change", hint: "Name, op, module, source", kinds: CHANGES, kindOf: (row) => row.change, off: ["same"] }, () => api?.onFilterChanged());
   const element = make("div", { class: "grid", role: "region", "aria-label": "What changed" });
   api = agGrid.createGrid(element, {
     ...gridOptions(report.changes, filters),

@@ -18,6 +18,15 @@ function readDiff() {
   return report;
 }
 
+/** What makes a value of the second model. */
+function madeBy(row) {
+  return row.op_types[1] || "input or constant";
+}
+
+function lastOf(nodes) {
+  return `${nodes.length > 5 ? "… " : ""}${nodes.slice(-5).join(", ")}`;
+}
+
 const DIFFERENCES = {
   units: { relative: "over the largest element", absolute: "absolute", floors: "in noise floors (1 is where a node departs)" },
   series: [
@@ -26,7 +35,7 @@ const DIFFERENCES = {
     { key: "departs", name: "departs", sign: "✕", why: "beyond what rounding explains", of: (row, unit) => (row.status === "departs" ? error(row, row.local ? "local" : "inherited", unit) : null) },
     { key: "floor", name: "noise floor", sign: "┄", why: "what rounding explains", of: (row, unit) => (row.noise_floor ? floor(row, unit) : null) },
   ],
-  lines: (row) => [make("strong", {}, row.second), make("span", {}, `${row.op_types[1] || "input or constant"} · ${row.first}`),
+  lines: (row) => [make("strong", {}, row.second), make("span", {}, `${madeBy(row)} · ${row.first}`),
     make("span", {}, `local ${gap(row.local)}, inherited ${gap(row.inherited)}, floor ${number(row.noise_floor)}`), badge(row.status)],
 };
 
@@ -65,7 +74,7 @@ function diffVerdict(report) {
   const tally = PAIRS.filter(many).map((status) => make("li", {}, make("strong", {}, many(status).toLocaleString("en")), badge(status)));
   return make("section", { id: "verdict", class: `verdict ${isGood ? "good" : "bad"}`, "aria-labelledby": "verdict-title" },
     make("p", { class: "sign", "aria-hidden": "true" }, isGood ? "✓" : "✕"),
-    make("div", {}, make("h1", { id: "verdict-title" }, isGood ? "Agree" : "Diverge"), make("p", { class: "sentence" }, departs ? `${departs.second} (${departs.op_types[1] || "constant"}): ${report.reason}` : report.reason),
+    make("div", {}, make("h1", { id: "verdict-title" }, isGood ? "Agree" : "Diverge"), make("p", { class: "sentence" }, departs ? `${departs.second} (${madeBy(departs)}): ${report.reason}` : report.reason),
       make("ul", { class: "tally", "aria-label": "Pairs by status" }, tally)));
 }
 
@@ -73,12 +82,12 @@ function diffVerdict(report) {
 function departuresSection(report, open) {
   if (!report.departures.length) return null;
   const card = (cause) => make("article", { class: "cause" },
-    make("header", {}, make("h3", { class: "code" }, cause.second), make("span", { class: "code soft" }, cause.op_types[1]),
+    make("header", {}, make("h3", { class: "code" }, cause.second), make("span", { class: "code soft" }, madeBy(cause)),
       make("button", { type: "button", onclick: () => open(report.pairs.find((row) => row.second === cause.second)) }, "Row")),
     make("p", {}, cause.reason),
     facts([["Paired with", make("span", { class: "code" }, cause.first)], ["Found by", cause.how], ["Local error", cause.local ? gap(cause.local) : null],
       ["Inherited error", gap(cause.inherited)], ["Noise floor", number(cause.noise_floor)],
-      ...["first", "second"].map((side, i) => [`Made in the ${side} by`, cause.nodes[i].length ? make("span", { class: "code" }, cause.nodes[i].join(", ")) : null])]),
+      ...["first", "second"].map((side, i) => [`Made in the ${side} by`, cause.nodes[i].length ? make("span", { class: "code" }, lastOf(cause.nodes[i])) : null])]),
     cause.operands.length ? table("What it reads", [["value", (each) => each.name || "nothing", "code"], ["partner", (each) => each.partner || "none", "code"],
       ["in the first model's place", (each) => each.expected, "code"], ["", (each) => (each.status ? badge(each.status) : "")]], cause.operands) : null);
   const shown = report.departures.slice(0, 20), left = report.departures.length - shown.length;

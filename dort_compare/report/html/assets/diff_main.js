@@ -5,7 +5,7 @@ function main() {
   const page = document.getElementById("main");
   document.title = `${report.verdict} - dort-compare diff`;
   let api = null;
-  const filters = makeBoxes(report.pairs, { title: "Status", kinds: PAIRS, kindOf: (row) => row.status }, () => api?.onFilterChanged());
+  const filters = makeBoxes(report.pairs, { title: "Status", hint: "Name, op, dtype", kinds: PAIRS, kindOf: (row) => row.status }, () => api?.onFilterChanged());
   const element = make("div", { class: "grid", role: "region", "aria-label": "Values side by side" });
   api = agGrid.createGrid(element, {
     ...gridOptions(report.pairs, filters),

@@ -69,9 +69,9 @@ function modulesOf(report) {
   return report.by_module.map((each) => each.module).filter(Boolean);
 }
 
-/** Search and boxes for the kinds of rows above a table; `off` are kinds that are not shown at first. */
-function makeBoxes(rows, { title, kinds, kindOf, off = [] }, changed) {
-  const search = make("input", { type: "search", id: "search", placeholder: "Name, op, module, source …  (press /)", autocomplete: "off", spellcheck: "false" });
+/** Search and boxes for the kinds of rows above a table; `hint` says what is looked in, `off` are kinds that are not shown at first. */
+function makeBoxes(rows, { title, hint, kinds, kindOf, off = [] }, changed) {
+  const search = make("input", { type: "search", id: "search", placeholder: `${hint} …  (press /)`, autocomplete: "off", spellcheck: "false" });
   const boxes = kinds.map((kind) => {
     const many = rows.filter((row) => kindOf(row) === kind).length;
     const input = make("input", { type: "checkbox", name: kind, checked: !off.includes(kind), disabled: many === 0 });
