@@ -69,10 +69,11 @@ def local_error(
     if extreme is not None:
         expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
         found = distance(expected, value)
-    floor = rounding_of(expected.dtype, float(found.scale or 0))
+    scale = float(found.scale or 0)
+    floor = rounding_of(expected.dtype, scale)
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
-    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, float(found.scale or 0))
+    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, scale, floor)
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,8 @@ class _Exact:
 
 
 def _against_float64(
-    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, scale: float
+    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, scale: float, floor: float
 ) -> LocalError:
-    floor = rounding_of(expected.dtype, scale)
     exact = of.value()
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, floor, is_noise=False)

@@ -5,7 +5,7 @@ const STATUSES = ["diverges", "inherits", "unaligned", "ok"];
 /** The controls; `passes` says of a row whether it is shown, `set` changes some of them, `tell` how many are left. */
 function makeFilters(report, changed) {
   const search = make("input", { type: "search", id: "search", placeholder: "Name, op, module, source …  (press /)", autocomplete: "off", spellcheck: "false" });
-  const boxes = STATUSES.map((status) => statusBox(report.values, status));
+  const boxes = STATUSES.map((status) => kindBox(status, report.values.filter((row) => row.status === status).length));
   const part = choice("Graph", "every graph", counted(report.values.map((row) => row.part)));
   const target = choice("Op", "every op", counted(report.values.map((row) => row.target)).sort());
   const module = choice("Module", "every module", modulesOf(report));
@@ -20,7 +20,7 @@ function makeFilters(report, changed) {
   let statuses = new Set();
   const update = () => {
     wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    statuses = new Set(boxes.filter((box) => box.input.checked).map((box) => box.status));
+    statuses = new Set(boxes.filter((box) => box.input.checked).map((box) => box.kind));
     changed();
   };
   const set = (given) => {
@@ -28,7 +28,7 @@ function makeFilters(report, changed) {
     part.select.value = given.part ?? "";
     target.select.value = given.target ?? "";
     module.select.value = given.module ?? "";
-    boxes.forEach((box) => { box.input.checked = (given.statuses ?? []).includes(box.status); });
+    boxes.forEach((box) => { box.input.checked = (given.statuses ?? []).includes(box.kind); });
     update();
   };
   element.addEventListener("input", update);
@@ -50,10 +50,10 @@ function within(module, outer) {
   return !outer || module === outer || module.startsWith(`${outer}.`);
 }
 
-function statusBox(values, status) {
-  const many = values.filter((row) => row.status === status).length;
-  const input = make("input", { type: "checkbox", name: status, disabled: many === 0 });
-  return { status, input, label: make("label", { class: "status" }, input, badge(status), make("span", { class: "many" }, many.toLocaleString("en"))) };
+/** A box for the rows of a kind, of which there are `many`. */
+function kindBox(kind, many, isChecked = false) {
+  const input = make("input", { type: "checkbox", name: kind, checked: isChecked, disabled: many === 0 });
+  return { kind, input, label: make("label", { class: "status" }, input, badge(kind), make("span", { class: "many" }, many.toLocaleString("en"))) };
 }
 
 function choice(name, all, options) {
@@ -72,11 +72,7 @@ function modulesOf(report) {
 /** Search and boxes for the kinds of rows above a table; `hint` says what is looked in, `off` are kinds that are not shown at first. */
 function makeBoxes(rows, { title, hint, kinds, kindOf, off = [] }, changed) {
   const search = make("input", { type: "search", id: "search", placeholder: `${hint} …  (press /)`, autocomplete: "off", spellcheck: "false" });
-  const boxes = kinds.map((kind) => {
-    const many = rows.filter((row) => kindOf(row) === kind).length;
-    const input = make("input", { type: "checkbox", name: kind, checked: !off.includes(kind), disabled: many === 0 });
-    return { kind, input, label: make("label", { class: "status" }, input, badge(kind), make("span", { class: "many" }, many.toLocaleString("en"))) };
-  });
+  const boxes = kinds.map((kind) => kindBox(kind, rows.filter((row) => kindOf(row) === kind).length, !off.includes(kind)));
   const left = make("output", { class: "left", "aria-live": "polite", for: "search" });
   const element = make("form", { class: "filters", role: "search", "aria-label": "Filter the values" },
     make("label", { class: "search" }, make("span", {}, "Search"), search), make("fieldset", {}, make("legend", {}, title), boxes.map((box) => box.label)), left);
