@@ -1,23 +1,19 @@
 """Cuts a graph of which some nodes run in eager torch: everything else is gathered in as few pieces as can be.
 
-Every node gets a level. A node stands on the level of what it reads where both run in the same place, and one above
-where they do not: even levels run in ONNX Runtime, odd ones in torch, and one even level is one piece. Nothing reads
-from a level above its own, so the order of the levels is an order of execution. It takes time linear in the graph;
+A node stands on the level of what it reads where both run in the same place, and one above where they do not: even
+levels run in ONNX Runtime, odd ones in torch, and one even level is one piece. It takes time linear in the graph;
 torch's CapabilityBasedPartitioner takes quadratic time (benchmarks/compile_time.py).
 """
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import fx
 
-from dort_compare.checks import check_of
+from dort_compare.backends.levels import assembled, is_light
 from dort_compare.lowering.survey import call_of
 from dort_compare.views import is_view
 
@@ -25,24 +21,13 @@ from dort_compare.views import is_view
 def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
     """A copy of the graph in which everything but the calls named in ``refused`` is gathered in submodules.
 
-    The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views, arithmetic
-    on sizes and checks alone do not make a piece: they stay with the refused nodes in torch, and so does what leads to
-    an ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above
-    all, keep their order.
+    Views, arithmetic on sizes and checks alone stay with the refused nodes in torch, and so does what leads to an
+    ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above all,
+    keep their order.
     """
     nodes = list(graph_module.graph.nodes)
     levels = _levels(nodes, _with_their_memory(node for node in nodes if node.name in refused))
-    pieces: dict[int, list[fx.Node]] = defaultdict(list)
-    for node in nodes:
-        if node.op == "call_function" and levels[node] % 2 == 0:
-            pieces[levels[node]].append(node)
-    kept = {level: piece for level, piece in pieces.items() if not all(map(_is_light, piece))}
-    return _Assembly(graph_module).assemble(sorted(nodes, key=levels.__getitem__), levels, kept)
-
-
-def _is_light(node: fx.Node) -> bool:
-    """Whether a node costs next to nothing: a view, arithmetic on numbers, a check."""
-    return is_view(node) or check_of(node) is not None
+    return assembled(graph_module, levels, lambda level: level % 2 == 0)
 
 
 def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
@@ -69,7 +54,7 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
             levels[node] = -1
             continue
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
-        if call_of(node) in refused or (_is_light(node) and any(operand in in_torch for operand in read)):
+        if call_of(node) in refused or (is_light(node) and any(operand in in_torch for operand in read)):
             in_torch.add(node)
         if node in refused and _has_effect(node):
             read += [last_effect] if last_effect else []
@@ -107,56 +92,3 @@ def _has_effect(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return True
     return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
-
-
-# Putting it together.
-
-
-class _Assembly:
-    """Copies a graph, node by node and piece by piece."""
-
-    def __init__(self, graph_module: fx.GraphModule) -> None:
-        self.source = graph_module
-        self.graph = fx.Graph()
-        self.attributes: dict[str, Any] = {}
-        self.copies: dict[fx.Node, fx.Node] = {}
-
-    def assemble(
-        self, nodes: Sequence[fx.Node], levels: Mapping[fx.Node, int], pieces: Mapping[int, Sequence[fx.Node]]
-    ) -> fx.GraphModule:
-        """``nodes`` in order, each of ``pieces`` in one submodule at the place of its level."""
-        for level, group in itertools.groupby(nodes, key=levels.__getitem__):
-            if level in pieces:
-                self._add_piece(pieces[level])
-            else:
-                for node in group:
-                    self._add(node)
-        return fx.GraphModule(self.attributes, self.graph)
-
-    def _add(self, node: fx.Node) -> None:
-        if node.op == "get_attr":
-            self.attributes[str(node.target)] = operator.attrgetter(str(node.target))(self.source)
-        self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
-
-    def _add_piece(self, piece: Sequence[fx.Node]) -> None:
-        inside = set(piece)
-        read = list(dict.fromkeys(o for node in piece for o in node.all_input_nodes if o not in inside))
-        returned = [node for node in piece if any(user not in inside for user in node.users)]
-        name = f"piece_{len(self.attributes)}"
-        self.attributes[name] = fx.GraphModule(torch.nn.Module(), _graph_of(piece, read, returned))
-        call = self.graph.call_module(name, tuple(self.copies[node] for node in read))
-        for position, node in enumerate(returned):
-            self.copies[node] = self.graph.call_function(operator.getitem, (call, position))
-            self.copies[node].meta = dict(node.meta)
-
-
-def _graph_of(piece: Sequence[fx.Node], read: Sequence[fx.Node], returned: Sequence[fx.Node]) -> fx.Graph:
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    for node in read:
-        copies[node] = graph.placeholder(node.name)
-        copies[node].meta = dict(node.meta)
-    for node in piece:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
-    graph.output(tuple(copies[node] for node in returned))
-    return graph

@@ -16,7 +16,8 @@ from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
-from dort_compare.backends.partition import Boxed, Kept
+from dort_compare.backends.partition import Kept
+from dort_compare.backends.pieces import Boxed
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError

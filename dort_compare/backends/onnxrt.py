@@ -14,7 +14,8 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options
-from dort_compare.backends.partition import Boxed, Kept
+from dort_compare.backends.partition import Kept
+from dort_compare.backends.pieces import Boxed
 from dort_compare.cache import Store
 from dort_compare.cache.folder import default_folder
 from dort_compare.dump import DumpWriter
@@ -40,7 +41,8 @@ def onnxrt(
             added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
             return Kept(program.boxed(), added)
 
-        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store)[0]
+        release = dump is None
+        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, release)[0]
 
     return aot_backend(compile_graph, chosen, [])(graph_module, example_inputs)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import fx, nn
+from torch import fx
 
 from dort_compare.backends.aot import compile_id, still_inputs
 from dort_compare.backends.building import Building
@@ -17,6 +15,8 @@ from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
+from dort_compare.backends.pieces import Boxed, in_order, install, pieces_of
+from dort_compare.backends.release import split_backward
 from dort_compare.cache import Store
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.log import Compilation, Piece, compiling
@@ -26,9 +26,6 @@ from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.kernels import missing_kernels
-from dort_compare.signature import Signature
-
-Boxed = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,13 @@ def compile_graph(
     phase: Phase,
     keep: Keep,
     store: Store | None = None,
+    release: bool = False,
 ) -> tuple[Boxed, Sequence[Fallback]]:
     """The boxed callable for one AOTAutograd graph, and which of its nodes fall back to eager torch.
 
-    The graph is lowered whole; only where that fails is it cut, and each piece that runs in ONNX Runtime given to
-    ``keep`` like a whole graph. What ``store`` holds is not lowered again.
+    The graph is lowered whole, but for a backward graph that is to ``release`` what it reads as it runs; only where
+    that fails is it cut around what ONNX Runtime does not run. Each piece that it does run is given to ``keep`` like a
+    whole graph. What ``store`` holds is not lowered again.
 
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
     that is not there (RuntimeUnavailableError) is raised in any case.
@@ -62,11 +61,11 @@ def compile_graph(
         still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
         given = options, example_inputs, phase, still, told.stages
         build = Building(*given) if store is None else Cached(*given, store)
-        return _compiled(graph_module, build, keep, told)
+        return _compiled(graph_module, build, keep, told, release and phase == "backward")
 
 
 def _compiled(
-    graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation
+    graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation, release: bool
 ) -> tuple[Boxed, Sequence[Fallback]]:
     options, phase = build.options, build.phase
 
@@ -79,7 +78,9 @@ def _compiled(
     reasons = dict(build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:
-            built = build(graph_module)
+            split = split_backward(graph_module) if release else None
+            pieces = pieces_of(split) if split else {"": graph_module}
+            built = {name: build(piece) for name, piece in pieces.items()}
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:
@@ -90,7 +91,12 @@ def _compiled(
             if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
                 build.refuse(graph_module, reasons)
         else:
-            return kept(graph_module, *built), ()
+            boxed = {name: kept(piece, *built[name]) for name, piece in pieces.items()}
+            if split is None:
+                return boxed[""], ()
+            for name, made in boxed.items():
+                install(split, name, made, built[name][0].signature)
+            return in_order(split), ()
     with told.stages("cut"):
         split = split_graph(graph_module, reasons)
     reasons |= _compile_pieces(split, build, kept)
@@ -99,7 +105,7 @@ def _compiled(
     fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
     if fallbacks:
         warn(fallbacks, graph_module)
-    return _in_torch(split), fallbacks
+    return in_order(split), fallbacks
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.
@@ -131,50 +137,14 @@ def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
     return {node.name: reason for node in calls}
 
 
-# Running.
-
-
-class _Piece(nn.Module):
-    """A compiled piece in the place of the submodule that it was made from.
-
-    What torch's kernels hand to it need not have the dtype that torch traced: ``prims.signbit`` is traced as the dtype
-    of its operand and returns booleans.
-    """
-
-    def __init__(self, boxed: Boxed, signature: Signature) -> None:
-        super().__init__()
-        self.boxed = boxed
-        self.dtypes = [graph_input.dtype for graph_input in signature.inputs]
-
-    def forward(self, *arguments: Any) -> Any:
-        return self.boxed([a if d is None else a.to(d) for a, d in zip(arguments, self.dtypes, strict=True)])
-
-
 def _compile_pieces(split: fx.GraphModule, build: Building, keep: Callable[..., Boxed]) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
-    for node in list(split.graph.nodes):
-        if node.op != "call_module":
-            continue
-        piece = split.get_submodule(str(node.target))
-        assert isinstance(piece, fx.GraphModule)
+    for name, piece in pieces_of(split).items():
         try:
             built = build(piece)
         except Exception as problem:  # noqa: BLE001  (as for the whole graph: no worse than eager)
             reasons |= _all_calls(piece, reason_of(problem))
             continue
-        setattr(split, str(node.target), _Piece(keep(piece, *built), built[0].signature))
+        install(split, name, keep(piece, *built), built[0].signature)
     return reasons
-
-
-def _in_torch(split: fx.GraphModule) -> Boxed:
-    """Runs the cut graph, each value freed after its last reader."""
-    interpreter = fx.Interpreter(split)
-    interpreter.extra_traceback = False
-
-    def call(arguments: list[Any]) -> Any:
-        with torch.no_grad():
-            return copy.copy(interpreter).boxed_run(arguments)  # a run of its own: an interpreter holds its values
-
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call

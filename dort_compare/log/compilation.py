@@ -56,9 +56,9 @@ class Compilation:
         if self.problem is not None:
             return self.problem
         made = f"{sum(len(piece.model.graph) for piece in self.pieces)} ONNX nodes"
-        if not self.in_torch:
-            return made
-        return f"{made} in {len(self.pieces)} pieces, {len(self.in_torch)} operators in eager torch"
+        if self.in_torch or len(self.pieces) > 1:
+            made += f" in {len(self.pieces)} pieces"
+        return f"{made}, {len(self.in_torch)} operators in eager torch" if self.in_torch else made
 
     def tree(self, *, operators: bool) -> str:
         """The modules of the graph, and with ``operators`` all that it computes."""

@@ -94,11 +94,15 @@ def serving(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _share_an_arena() -> None:
-    """Registers the arena of the CPU, which grows by what is asked for, with ONNX Runtime; once in a process."""
+    """Registers the arena of the CPU with ONNX Runtime; once in a process.
+
+    It grows by doubling. Of a new region, what nothing is put in takes no memory from the machine; and what is freed in
+    a large region can be joined to hold larger values, as it cannot between regions.
+    """
     memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
     settings = {
         "max_mem": 0,
-        "arena_extend_strategy": 1,
+        "arena_extend_strategy": 0,
         "initial_chunk_size_bytes": -1,
         "max_dead_bytes_per_chunk": -1,
     }

@@ -1,0 +1,77 @@
+"""Cuts a backward graph, so that it frees as it runs what the forward graph has saved for it.
+
+A session holds its inputs until it ends: one session for a whole backward graph holds every saved activation, beside
+every gradient, to the last. The graph is in autograd's order, which reads the activations of the last layer first, and
+so a cut anywhere lets go of all that only the nodes before it read.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+
+import torch
+from torch import fx
+
+from dort_compare.backends.levels import assembled
+
+_MOST = 8
+"""Pieces: an eighth of what is saved stays until the next cut."""
+_LEAST = 8 << 20
+"""Bytes that a piece is to free."""
+
+
+def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
+    """A copy of the graph in which all nodes are gathered in submodules, each of which frees about as much as another.
+
+    None where the graph has too little to free. The cuts are where the least is handed on from piece to piece.
+    """
+    nodes = list(graph_module.graph.nodes)
+    places = _places(nodes)
+    ends = sorted(_ends(nodes, places))
+    if not ends:
+        return None
+    levels = {node: bisect_left(ends, places[node]) if node in places else -1 for node in nodes}
+    levels[nodes[-1]] = len(ends) + 1
+    return assembled(graph_module, levels, lambda _: True)
+
+
+def _places(nodes: Sequence[fx.Node]) -> Mapping[fx.Node, int]:
+    """The calls in order, by number; a result of a call stands where the call does."""
+    places: dict[fx.Node, int] = {}
+    for i, node in enumerate(nodes):
+        if node.op == "call_function":
+            places[node] = places[node.args[0]] if node.target is operator.getitem else i  # type: ignore[index]
+    return places
+
+
+def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> Iterator[int]:
+    """The places after which to cut."""
+    freed, handed = Counter[int](), Counter[int]()
+    for node in nodes:
+        last = max((places[user] for user in node.users if user in places), default=-1)
+        if node in places and last > places[node]:
+            handed[places[node]] += _nbytes(node)
+            handed[last] -= _nbytes(node)
+        elif node.op == "placeholder" and last >= 0 and not node.name.startswith("primals"):  # those outlive the graph
+            freed[last] += _nbytes(node)
+    total = freed.total()
+    count = min(_MOST, total // _LEAST)
+    until, across = ([*accumulate(each[i] for i in range(len(nodes)))] for each in (freed, handed))
+    for number in range(1, count):
+        off = {i: abs(until[i] * count / total - number) for i in places.values()}
+        if near := [i for i in off if off[i] <= 0.5]:
+            yield min(near, key=lambda i: (across[i], off[i]))
+
+
+def _nbytes(node: fx.Node) -> int:
+    """Of the tensor that a node stands for, as large as it was when it was traced; 0 of what is none."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return 0
+    sizes = [size if isinstance(size, int) else size.node.hint or 0 for size in value.shape]
+    return math.prod(sizes) * value.element_size()

@@ -1,0 +1,131 @@
+"""A backward graph lets go, as it runs, of what the forward graph has saved for it."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dort_compare.backends import release
+from dort_compare.backends.pieces import pieces_of
+from dort_compare.backends.release import split_backward
+from dort_compare.runtime.binding import Binding
+
+MANY = 1024, 1024
+"""Elements of a value of 4 MiB."""
+
+
+def backward_of_tanh(tangents_1: Tensor, *saved: Tensor) -> Tensor:
+    for each in saved:
+        tangents_1 = tangents_1 * (1 - each * each)
+    return tangents_1
+
+
+def traced(layers: int) -> fx.GraphModule:
+    with torch._subclasses.FakeTensorMode():
+        return make_fx(backward_of_tanh)(*(torch.empty(MANY) for _ in range(layers + 1)))
+
+
+def test_pieces_free_about_as_much_as_one_another() -> None:
+    split = split_backward(traced(31))
+    assert split is not None
+    sizes = [sum(n.op == "call_function" for n in piece.graph.nodes) for piece in pieces_of(split).values()]
+    assert len(sizes) == 8
+    assert max(sizes) <= 1.5 * min(sizes)
+
+
+def test_what_is_handed_on_is_one_value_and_no_derivative() -> None:
+    split = split_backward(traced(31))
+    assert split is not None
+    handed = [len(piece.graph.output_node().all_input_nodes) for piece in pieces_of(split).values()]
+    assert handed == [1] * 8
+
+
+def test_pieces_compute_what_the_graph_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "_LEAST", 8)
+    inputs = [torch.rand(3, generator=torch.Generator().manual_seed(i)) for i in range(9)]
+    graph = make_fx(backward_of_tanh, tracing_mode="fake")(*inputs)
+    split = split_backward(graph)
+    assert split is not None
+    assert torch.equal(split(*inputs), graph(*inputs))
+
+
+def test_the_results_of_a_call_stay_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "_LEAST", 1)
+
+    def function(tangents_1: Tensor, *saved: Tensor) -> Tensor:
+        for each in saved:
+            low, high = torch.aminmax(tangents_1 * each)
+            tangents_1 = tangents_1 * low + high
+        return tangents_1
+
+    split = split_backward(make_fx(function, tracing_mode="fake")(*(torch.rand(3) for _ in range(6))))
+    assert split is not None
+    for piece in pieces_of(split).values():
+        calls = {node for node in piece.graph.nodes if node.op == "call_function"}
+        assert all(node.args[0] in calls for node in calls if node.target is operator.getitem)
+
+
+@pytest.mark.parametrize("names", [["tangents_1"], ["tangents_1", "primals_1", "primals_2", "primals_3"]])
+def test_a_graph_with_little_to_free_stays_whole(names: list[str]) -> None:
+    """Parameters do not count, they outlive the graph."""
+    graph = traced(len(names) - 1)
+    for node, name in zip(graph.graph.find_nodes(op="placeholder"), names, strict=True):
+        node.name = name
+    assert split_backward(graph) is None
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def test_the_log_counts_the_pieces(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    caplog.set_level(logging.INFO, "dort_compare.log")
+    torch.compile(Layers(), backend="dort")(torch.randn(64, 64)).sum().backward()
+    forward, backward = (r.getMessage() for r in caplog.records if " ONNX nodes" in r.getMessage())
+    assert " pieces" not in forward
+    assert re.search(r"ONNX nodes in [4-8] pieces; lower", backward)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_training_step_frees_activations_and_its_gradients_are_right(
+    dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    inputs: list[list[StorageWeakRef]] = []
+    alive: list[float] = []
+    run = Binding.run
+
+    def watched(self: Binding, tensors: list[Tensor], options: Any) -> list[Tensor]:
+        inputs.append([StorageWeakRef(t.untyped_storage()) for t in tensors if not isinstance(t, nn.Parameter)])
+        if len(inputs) > 2:
+            first_piece = inputs[1]
+            alive.append(sum(not each.expired() for each in first_piece) / len(first_piece))
+        return run(self, tensors, options)
+
+    monkeypatch.setattr(Binding, "run", watched)
+    torch.manual_seed(0)
+    model, x = Layers(), torch.randn(64, 64)
+    gradients = {}
+    for backend in ("eager", "dort"):
+        model.zero_grad()
+        torch.compile(model, backend=backend, dynamic=dynamic)(x).square().sum().backward()
+        gradients[backend] = [p.grad for p in model.parameters()]
+    torch.testing.assert_close(gradients["dort"], gradients["eager"])
+    assert len(inputs) > 4
+    assert alive[-1] == 0, alive
