@@ -1,4 +1,4 @@
-"""What got better and worse between two reports."""
+"""What got better and worse from run to run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dort_compare.measure.changes import changes, counted
+from dort_compare.measure.changes import Course, courses
+from dort_compare.measure.runs import is_one_model, run_of
 
 
 def row(name: str, status: str = "ok", error: Any = 0.0, **more: Any) -> dict[str, Any]:
@@ -16,7 +17,11 @@ def row(name: str, status: str = "ok", error: Any = 0.0, **more: Any) -> dict[st
 
 
 def report(*rows: dict[str, Any], outputs: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    return {"rows": list(rows), "outputs": list(outputs)}
+    return {"verdict": "agree", "rows": list(rows), "outputs": list(outputs)}
+
+
+def changes(*reports: dict[str, Any]) -> list[Course]:
+    return courses([run_of(each) for each in reports])
 
 
 def output(ok: bool, error: Any) -> dict[str, Any]:
@@ -42,25 +47,86 @@ def output(ok: bool, error: Any) -> dict[str, Any]:
     ],
 )
 def test_a_value_is_worse_by_status_or_by_an_error_beyond_the_noise(old, new, change) -> None:
-    assert [each.change for each in changes(report(old), report(new))] == [change]
+    (found,) = changes(report(old), report(new))
+    assert (found.latest, found.overall) == (change, change)
 
 
 def test_values_are_matched_by_graph_node_and_op() -> None:
     old = report(row("a"), row("b"), row("a", phase="backward", graph=1))
     new = report(row("a", graph=4), row("b", target="aten.add.Tensor", graph=4), row("a", phase="backward", graph=5))
     found = changes(old, new)
-    assert [(each.where, each.name, each.change) for each in found] == [
+    assert [(each.key.where, each.key.name, each.latest) for each in found] == [
         ("forward 0", "a", "same"), ("forward 0", "b", "new"), ("backward 0", "a", "same"), ("forward 0", "b", "gone"),
     ]  # fmt: skip
-    assert counted(found) == {"same": 2, "new": 1, "gone": 1}
 
 
 def test_a_finding_is_infinitely_far() -> None:
     nan = row("a", "diverges", local={"max_abs": 0.0, "finding": "1 NaN"})
     (found,) = changes(report(row("a")), report(nan))
-    assert found.to_json()["new_error"] == "inf"
+    assert found.to_json()["errors"] == {"0": 0.0, "1": "inf"}
+    assert run_of(report(nan)).to_json()["worst"] == "inf"
 
 
 def test_outputs_and_gradients_count_too() -> None:
     (found,) = changes(report(outputs=(output(True, 0.5),)), report(outputs=(output(False, 7.0),)))
-    assert (found.change, found.what, found.name, found.new_error) == ("worse", "gradient", "w", 7.0)
+    assert (found.latest, found.key.what, found.key.name, found.states[1].error) == ("worse", "gradient", "w", 7.0)
+
+
+BAD, FINE, ODD = row("a", "diverges", 9.0), row("a"), row("a", "unaligned")
+
+
+@pytest.mark.parametrize(
+    ("states", "latest", "overall", "since", "is_quiet"),
+    [
+        ((FINE, FINE, FINE), "same", "same", 0, True),
+        ((None, FINE, FINE), "same", "new", 1, True),
+        ((None, None, FINE), "new", "new", 2, True),
+        ((FINE, FINE, None), "gone", "gone", 2, True),
+        ((None, FINE, None), "gone", "gone", 2, True),
+        ((FINE, None, None), "same", "gone", 1, True),
+        ((FINE, None, FINE), "new", "same", 2, True),
+        ((FINE, BAD, BAD), "same", "worse", 1, False),
+        ((FINE, BAD, FINE), "better", "same", 2, False),
+        ((BAD, FINE, FINE), "same", "better", 1, False),
+        ((BAD, BAD, BAD), "same", "same", 0, False),
+        ((ODD, ODD, ODD), "same", "same", 0, False),
+        ((FINE, BAD, ODD), "better", "worse", 2, False),
+        ((row("a", error=2.0), row("a", error=3.0), row("a", error=5.0)), "same", "worse", 1, True),
+        ((row("a", error=9.0), row("a", error=2.0), row("a", error=5.0)), "worse", "same", 2, False),
+    ],
+)
+def test_a_value_has_a_course_through_the_runs(states, latest, overall, since, is_quiet) -> None:
+    (found,) = changes(*(report(*filter(None, [state])) for state in states))
+    assert (found.latest, found.overall, found.since, found.is_quiet) == (latest, overall, since, is_quiet)
+    assert set(found.to_json()["statuses"]) == {str(i) for i, state in enumerate(states) if state}
+
+
+def test_a_run_says_what_departs_and_how_far() -> None:
+    run = run_of(report(row("a", "diverges", 9.0), row("b", "inherits", 11.0), outputs=(output(False, 7.0),)), "a.json")
+    told = {"name": "a.json", "verdict": "agree", "summary": "agree", "settings": {}, "environment": {}}
+    assert run.to_json() == {**told, "departing": 2, "worst": 11.0}
+    assert run_of(report(row("a", "unaligned"))).worst is None
+
+
+@pytest.mark.parametrize(
+    ("others", "is_one"),
+    [
+        ([("mul", "0"), ("add", "0"), ("tanh", "1")], True),
+        ([("mul", "0")], True),  # a part of it
+        ([("mul", "0"), ("tanh", "0"), ("tanh", "1")], False),
+        ([("mul", "2"), ("add", "2")], False),
+        ([], True),  # nothing was compared
+    ],
+)
+def test_reports_are_of_one_model_whose_ops_in_modules_are(others, is_one) -> None:
+    one, other = (
+        run_of(report(*(row(f"{op}_{i}", target=op, module=module) for i, (op, module) in enumerate(ops))))
+        for ops in ([("mul", "0"), ("add", "0"), ("add", "1")], others)
+    )
+    assert is_one_model(one, other) is is_one_model(other, one) is is_one
+
+
+def test_gradients_tell_models_apart() -> None:
+    one, other = (run_of(report(outputs=({**output(True, 0.0), "name": name},))) for name in ("0.weight", "1.weight"))
+    assert is_one_model(one, one)
+    assert not is_one_model(one, other)

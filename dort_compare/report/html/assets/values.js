@@ -1,6 +1,6 @@
 // The report as it stands in the page: rows again of columns, names that can be shown, and errors in noise floors.
 
-const NUMBERS = /(^|\.)(max_abs|mean_abs|scale|max_rel|cosine|noise_floor|worst|head_room|largest|old_error|new_error|\w+_vs_float64)$/;
+const NUMBERS = /(^|\.)(max_abs|mean_abs|scale|max_rel|cosine|noise_floor|worst|head_room|largest|\w+_vs_float64)$|^errors\.\d+$/;
 
 /** Names made printable, and the string "inf" a number where a number stands. */
 function cleaned(value, key = "") {
