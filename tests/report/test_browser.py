@@ -240,7 +240,7 @@ def test_the_course_of_several_reports(changed) -> None:
     assert page.text("h1") == "Better and worse"
     assert [each.split("\n") for each in page.texts(".tally")] == [
         ["since run 3", "1", "▲ worse", "1", "▼ better", "1", "= same", "1", "✓ ok"],
-        ["since run 1", "2", "▲ worse", "1", "▼ better", "1", "= same"],
+        ["since run 1", "2", "▲ worse", "1", "▼ better", "1", "✓ ok"],
     ]
     assert page.cells("name") == ["b", "c", "y"]
     assert page.cells("overall") == ["▼ better", "▲ worse", "▲ worse"]

@@ -11,11 +11,16 @@ function readChanges() {
   report.changes.forEach((row, i) => {
     row.index = i;
     row.part = row.what === "value" ? row.where : "outputs and gradients";
-    row.kind = row.is_quiet && row.latest === "same" ? "ok" : row.latest;
+    row.kind = kindOf(row, row.latest);
     for (const each of ["statuses", "errors"]) row[each] = report.runs.map((run) => row[each]?.[run.index] ?? null);
     row.words = [row.name, row.target, row.module, row.source, row.where, row.what].join("\n").toLowerCase();
   });
   return report;
+}
+
+/** A change, or, of a value that was never anything else, ok. */
+function kindOf(row, change) {
+  return change === "same" && row.is_quiet ? "ok" : change;
 }
 
 function oldAndNew(runs) {
@@ -79,5 +84,5 @@ function changesVerdict({ runs, changes }) {
   return make("section", { id: "verdict", class: `verdict ${isGood ? "good" : "bad"}`, "aria-labelledby": "verdict-title" },
     make("p", { class: "sign", "aria-hidden": "true" }, isGood ? "✓" : "▲"),
     make("div", {}, make("h1", { id: "verdict-title" }, title), runs.slice(-2).map(line), tally(runs.length - 1, changes.map((row) => row.kind)),
-      runs.length > 2 ? tally(1, changes.map((row) => row.overall)) : null));
+      runs.length > 2 ? tally(1, changes.map((row) => kindOf(row, row.overall))) : null));
 }
