@@ -337,6 +337,18 @@ def test_a_report_that_was_edited_shows_what_it_can(driver: Chrome, tmp_path: Pa
     assert page.errors() == []
 
 
+def test_rows_with_keys_that_no_comparison_writes_are_shown(driver: Chrome, tmp_path: Path) -> None:
+    data = graph("a", "b").as_json()
+    data["rows"][0].update({"at": 1, "index": "x", "part": [], "words": 0, "__proto__": 1, "__proto__.x": 1, "a.b": 2})
+    (tmp_path / "edited.html").write_text(html.page(data), encoding="utf-8")
+    page = Page(driver, tmp_path / "edited.html")
+    assert page.cells("fx_node") == ["a", "b"]
+    page.find("#search").send_keys("b")
+    page.wait(lambda: page.text(".left") == "2 of 2 values")  # "backward" holds one too
+    assert page.run("return [({}).x, [].b]") == [None, None]
+    assert page.errors() == []
+
+
 def test_torch_numbers_of_every_kind(show: Show) -> None:
     whole = torch.tensor([2**62, 3])
     page = show(report(row(ONE + 1e-30), row(ONE, fx_node="scalar", shape=()), row(whole, fx_node="wrong_dtype")))

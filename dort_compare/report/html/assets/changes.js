@@ -12,7 +12,6 @@ function readChanges() {
     row.index = i;
     row.part = row.what === "value" ? row.where : "outputs and gradients";
     row.kind = kindOf(row, row.latest);
-    for (const each of ["statuses", "errors"]) row[each] = report.runs.map((run) => row[each]?.[run.index] ?? null);
     row.words = [row.name, row.target, row.module, row.source, row.where, row.what].join("\n").toLowerCase();
   });
   return report;
@@ -23,8 +22,12 @@ function kindOf(row, change) {
   return change === "same" && row.is_quiet ? "ok" : change;
 }
 
+function errorIn(row, run) {
+  return row.errors?.[run.index] ?? null;
+}
+
 function oldAndNew(runs) {
-  const [old, now] = runs.slice(-2), error = (run) => (row) => row.errors[run.index];
+  const [old, now] = runs.slice(-2), error = (run) => (row) => errorIn(row, run);
   return {
     units: { floors: "in noise floors (1 is where an op departs)" },
     series: [
@@ -41,7 +44,7 @@ function oldAndNew(runs) {
 function changeColumns(runs) {
   const last = runs.length, [one, other] = [last - 1, 1].map((first) => `From run ${first} to run ${last}`);
   const states = runs.map((run) => ({ headerName: run.title, headerTooltip: [run.name, run.environment.date].filter(Boolean).join(", "), colId: `run${run.index}`, width: 160, ...NUMERIC,
-    valueGetter: ({ data }) => data.errors[run.index], cellRenderer: ({ data }) => stateOf(data, run) }));
+    valueGetter: ({ data }) => errorIn(data, run), cellRenderer: ({ data }) => stateOf(data, run) }));
   return [
     { headerName: "What changed", children: [
       { headerName: "Change", headerTooltip: one, field: "kind", width: 110, cellRenderer: ({ value }) => badge(value) },
@@ -64,8 +67,8 @@ function changeColumns(runs) {
 
 /** What a value was in a run; a dash where the run does not have it. */
 function stateOf(row, run) {
-  const status = row.statuses[run.index], error = row.errors[run.index];
-  return status === null ? "–" : make("span", {}, badge(status), error === null ? null : ` ${number(error)}`);
+  const status = row.statuses[run.index], error = errorIn(row, run);
+  return !status ? "–" : make("span", {}, badge(status), error === null ? null : ` ${number(error)}`);
 }
 
 function changesPaper(runs) {

@@ -27,7 +27,8 @@ function plotData(rows, series, unit) {
 function makeChart(rows, { series, units = { floors: "" }, lines, label, height = HEIGHT, tick = null }, open) {
   const area = make("div", { class: "plot", tabindex: "0", role: "application", "aria-label": label, style: `min-height: ${height + 10}px` });
   const tip = make("div", { class: "tip", hidden: true }), here = make("div", { class: "here", hidden: true });
-  let data = plotData(rows, series, Object.keys(units)[0]), at = null, chosen = null;
+  let data = plotData(rows, series, Object.keys(units)[0]), at = null, chosen = null, isSized = false;
+  const columns = () => [rows.map((_, i) => i), ...data.columns];
   const marked = [...series.keys()].filter((which) => SHAPES[series[which].key]);
 
   let chart = null;
@@ -51,7 +52,7 @@ function makeChart(rows, { series, units = { floors: "" }, lines, label, height 
       ...(key === "floor" ? { stroke: () => colour("soft"), width: 1, dash: [4, 4] } : isLine ? { stroke: () => colour(key), width: 1.5 } : { paths: () => null }),
     }))],
     hooks: { drawSeries: [(u, which) => which && drawMarks(u, which, series[which - 1].key)], draw: [(u) => drawParts(u, rows), () => place()] },
-  }, [rows.map((_, i) => i), ...data.columns], area);
+  }, columns().map(() => []), area);
   chart.over.append(here, tip);
 
   /** The line through the value that is pointed at, or else open. */
@@ -98,13 +99,17 @@ function makeChart(rows, { series, units = { floors: "" }, lines, label, height 
     else return;
     event.preventDefault();
   });
-  new ResizeObserver(() => chart.setSize({ width: area.clientWidth, height })).observe(area);
+  new ResizeObserver(() => {
+    chart.setSize({ width: area.clientWidth, height });
+    if (!isSized) chart.setData(columns()); // not before, or every mark would be drawn twice
+    isSized = true;
+  }).observe(area);
   const redraw = () => { COLOURS.clear(); chart.redraw(false); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   const change = (name) => {
     data = plotData(rows, series, name);
-    chart.setData([rows.map((_, i) => i), ...data.columns], false);
+    chart.setData(columns(), false);
     chart.redraw(true, true);
   };
   const mark = (row) => { chosen = row?.index ?? null; place(); };
