@@ -68,7 +68,8 @@ function makeChart(rows, { series, units = { floors: "" }, lines, label, height 
     if (index !== null) {
       tip.replaceChildren(...lines(rows[index]));
       const x = chart.valToPos(index, "x");
-      tip.style.left = `${Math.max(0, Math.min(x + 12, chart.over.clientWidth - 260))}px`;
+      const hasRoom = x + 12 + tip.offsetWidth <= chart.over.clientWidth;
+      tip.style.left = `${hasRoom ? x + 12 : Math.max(0, x - 12 - tip.offsetWidth)}px`;
       if (isSpoken) say([...tip.children].map((each) => each.textContent).join(", "));
     }
     place();

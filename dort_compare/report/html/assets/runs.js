@@ -12,8 +12,8 @@ const WORST = {
     { key: "worse", of: (run) => (run.verdict === "diverge" ? run.worst : null) },
     { key: "floor", of: () => 1 },
   ],
-  lines: (run) => [make("strong", {}, run.title), make("span", {}, [run.name, run.environment.date].filter(Boolean).join(", ")),
-    make("span", {}, `worst error ${number(run.worst)} noise floors, ${run.departing.toLocaleString("en")} departing`), badge(run.verdict)],
+  lines: (run) => [make("strong", {}, run.title), run.environment.date ? make("span", {}, run.environment.date) : null,
+    make("span", {}, `${number(run.worst)} noise floors`), make("span", {}, `${run.departing.toLocaleString("en")} departing`), badge(run.verdict)].filter(Boolean),
 };
 
 const RUN_COLUMNS = [
