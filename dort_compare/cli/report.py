@@ -1,4 +1,4 @@
-"""``dort-compare report``: a JSON report as a page, or what changed between two."""
+"""``dort-compare report``: a JSON report as a page, or what changed from one to the next."""
 
 from __future__ import annotations
 
@@ -12,31 +12,39 @@ from dort_compare.files import check_writable, write
 from dort_compare.plain import printable
 
 
-@click.command(context_settings=options.HELP, short_help="A JSON report as a page, or what changed between two.")
-@click.argument("report", metavar="REPORT.json", type=options.FILE)
-@click.argument("newer", metavar="[NEWER.json]", type=options.FILE, required=False)
+@click.command(context_settings=options.HELP, short_help="A JSON report as a page, or what changed over several.")
+@click.argument("reports", metavar="REPORT.json [NEWER.json ...]", type=options.FILE, nargs=-1, required=True)
 @options.html_file
-def report(*, report: Path, newer: Path | None, html_file: Path | None) -> bool:
-    """Shows a report that --json wrote, or what got better and worse from one to a newer one.
+def report(*, reports: tuple[Path, ...], html_file: Path | None) -> bool:
+    """Shows a report that --json wrote, or, of several, the oldest first, what got better and worse from run to run.
 
-    Exit status: of one report 1 where it diverges, of two 1 where something got worse.
+    Exit status: of one report 1 where it diverges, of several 1 where something is worse in the newest than in the one
+    before it.
     """
-    from dort_compare.measure.changes import changes
-    from dort_compare.report.changes import changes_text, summary
-    from dort_compare.report.html import changes_page, page
-    from dort_compare.report.reading import read_report
+    from dort_compare.measure.changes import courses
+    from dort_compare.report.changes import changes_text
+    from dort_compare.report.html import changes_page
+    from dort_compare.report.reading import read_runs
 
     if html_file is not None:
         check_writable(html_file)
-    old = read_report(report)
-    if newer is None:
-        show(printable(summary(old)))
-        if html_file is not None:
-            write(html_file, page(old))
-        return bool(old["verdict"] == "agree")
-    new = read_report(newer)
-    found = changes(old, new)
-    show(changes_text(old, new, found))
+    if len(reports) == 1:
+        return _alone(reports[0], html_file)
+    runs = read_runs(reports)
+    found = courses(runs)
+    show(changes_text(runs, found))
     if html_file is not None:
-        write(html_file, changes_page(old, new, found))
-    return not any(each.change == "worse" for each in found)
+        write(html_file, changes_page(runs, found))
+    return not any(each.latest == "worse" for each in found)
+
+
+def _alone(file: Path, html_file: Path | None) -> bool:
+    from dort_compare.measure.runs import run_of
+    from dort_compare.report.html import page
+    from dort_compare.report.reading import read_report
+
+    found = read_report(file)
+    show(printable(run_of(found).summary))
+    if html_file is not None:
+        write(html_file, page(found))
+    return bool(found["verdict"] == "agree")

@@ -1,101 +1,90 @@
-"""Two reports of one model at two times: what got better, and what worse."""
+"""Reports of one model at several times: what got better, and what worse, from run to run."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
-from dort_compare.measure.rollup import in_floors
 from dort_compare.measure.rows import SEVERITY, json_number
+from dort_compare.measure.runs import Key, Run, State
 
-Json = Mapping[str, Any]
-Change = Literal["worse", "better", "same", "new", "gone"]
+Change = Literal["worse", "better", "new", "gone", "same"]
 _CLEAR = 2.0
 """How often an error beyond its noise floor must have grown or shrunk to be told."""
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A value, or an output or gradient of the model, in the old report and in the new one.
+class Course:
+    """A value, output or gradient through the runs, the oldest first; a state is None where the run does not have it.
 
-    ``what`` is "value", "output" or "gradient", ``where`` the graph of a value; statuses are None where a report does
-    not have it. The errors are in units of their noise floors: of values the larger of the local and the inherited one.
+    Worse is a status that is further from ok, an error beyond its noise floor that has doubled, or a value that is no
+    longer compared.
     """
 
-    change: Change
-    what: str
-    where: str
-    name: str
-    target: str
-    module: str
-    source: str
-    old_status: str | None
-    new_status: str | None
-    old_error: float | None
-    new_error: float | None
+    key: Key
+    states: tuple[State | None, ...]
+
+    @property
+    def latest(self) -> Change:
+        """The change from the run before the newest to the newest."""
+        return _between(*self.states[-2:])
+
+    @property
+    def overall(self) -> Change:
+        """The change from the first run to the newest; what neither has is gone."""
+        return _between(self.states[0], self.states[-1]) if self.states[-1] else "gone"
+
+    @property
+    def since(self) -> int:
+        """The position of the first run from which on it is what it is in the newest."""
+        position = len(self.states) - 1
+        while position and _between(self.states[position - 1], self.states[-1]) == "same":
+            position -= 1
+        return position
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it was ok wherever it was, and neither better nor worse than before."""
+        steps = (_between(*step) for step in pairwise(self.states))
+        return all(state.status == "ok" for state in self._known) and not {"worse", "better"}.intersection(steps)
+
+    @property
+    def worst(self) -> float:
+        """The largest error of all runs, in noise floors; 0 where nothing was compared."""
+        return max((state.error or 0.0 for state in self._known), default=0.0)
+
+    @property
+    def newest(self) -> State:
+        """As it was last seen."""
+        return self._known[-1]
+
+    @property
+    def _known(self) -> list[State]:
+        return [state for state in self.states if state]
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "old_error": json_number(self.old_error), "new_error": json_number(self.new_error)}
+        """``statuses`` and ``errors`` by the positions of their runs."""
+        states = {str(i): state for i, state in enumerate(self.states) if state}
+        return {
+            **self.key._asdict(),
+            **{name: getattr(self, name) for name in ("latest", "overall", "since", "is_quiet")},
+            **{name: getattr(self.newest, name) for name in ("module", "source")},
+            "statuses": {i: state.status for i, state in states.items()},
+            "errors": {i: json_number(state.error) for i, state in states.items()},
+        }
 
 
-@dataclass(frozen=True)
-class _Entry:
-    status: str
-    error: float | None
-    row: Json
+def courses(runs: Sequence[Run]) -> list[Course]:
+    """Every value, output and gradient of two or more runs, the oldest first; those of the newest run stand first."""
+    keys = {key: None for run in reversed(runs) for key in run.states}
+    return [Course(key, tuple(run.states.get(key) for run in runs)) for key in keys]
 
 
-_NOTHING = _Entry("", None, {})
-
-
-def changes(old: Json, new: Json) -> list[Changed]:
-    """Every value, output and gradient of two reports, as ``Report.as_json`` gives them, in the order of the new one.
-
-    Values are the same where graph, FX node and op are, graphs where they are the same of their phase. Worse is a
-    status that is further from ok, an error beyond its noise floor that has
-    doubled, or a value that is no longer compared.
-    """
-    before, after = dict(_entries(old)), dict(_entries(new))
-    return [_changed(key, before.get(key), after.get(key)) for key in {**after, **before}]
-
-
-def counted(found: Sequence[Changed]) -> Mapping[str, int]:
-    """How many of each change."""
-    return Counter(each.change for each in found)
-
-
-def _entries(report: Json) -> Iterator[tuple[tuple[str, ...], _Entry]]:
-    numbers: Counter[str] = Counter()
-    of_graph: dict[tuple[str, int], int] = {}
-    for row in report["rows"]:
-        graph = row["phase"], row["graph"]
-        if graph not in of_graph:
-            of_graph[graph] = numbers[row["phase"]]
-            numbers[row["phase"]] += 1
-        where = f"{row['phase']} {of_graph[graph]}"
-        errors = [_in_floors(row[which], row["noise_floor"]) for which in ("local", "inherited") if row[which]]
-        error = max(errors, default=None)
-        yield ("value", where, row["fx_node"], row["target"]), _Entry(row["status"], error, row)
-    for row in report["outputs"]:
-        key = (row["kind"], row["backend"], row["name"], "")
-        error = _in_floors(row["distance"], row["noise_floor"]) if row["distance"] else None
-        yield key, _Entry("ok" if row["ok"] else "diverges", error, row)
-
-
-def _changed(key: tuple[str, ...], old: _Entry | None, new: _Entry | None) -> Changed:
-    what, where, name, target = key
-    row = (new or old or _NOTHING).row
-    change: Change = "new" if old is None else "gone" if new is None else _between(old, new)
-    place = row.get("module", ""), row.get("source", "")
-    statuses = old.status if old else None, new.status if new else None
-    errors = old.error if old else None, new.error if new else None
-    return Changed(change, what, where, name, target, *place, *statuses, *errors)
-
-
-def _between(old: _Entry, new: _Entry) -> Change:
+def _between(old: State | None, new: State | None) -> Change:
+    if old is None or new is None:
+        return "new" if new else "gone" if old else "same"
     if old.status != new.status:
         return "worse" if _rank(new) > _rank(old) else "better"
     if old.error is None or new.error is None or max(old.error, new.error) <= 1:
@@ -105,11 +94,6 @@ def _between(old: _Entry, new: _Entry) -> Change:
     return "better" if old.error > _CLEAR * new.error else "same"
 
 
-def _rank(entry: _Entry) -> float:
+def _rank(state: State) -> float:
     """What is not compared is worse than what is right, and better than what is known to be wrong."""
-    return SEVERITY.get(entry.status, 0.5)
-
-
-def _in_floors(gap: Json, floor: Any) -> float:
-    largest, floor = (each if isinstance(each, (int, float)) else None for each in (gap.get("max_abs"), floor))
-    return math.inf if gap.get("finding") else in_floors(largest, floor)
+    return SEVERITY.get(state.status, 0.5)

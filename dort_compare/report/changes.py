@@ -1,49 +1,65 @@
-"""What got better and worse between two reports, as text."""
+"""What got better and worse from run to run, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from dort_compare.measure.changes import Changed, counted
+from dort_compare.measure.changes import Change, Course
+from dort_compare.measure.runs import Run
 from dort_compare.plain import printable
 from dort_compare.report.tables import new_table, number, rendered
 
 _SHOWN = 30
-_WORDS = {"worse": "worse", "better": "better", "new": "new", "gone": "gone", "same": "the same"}
+_WORDS: dict[Change, str] = {"worse": "worse", "better": "better", "new": "new", "gone": "gone", "same": "the same"}
+_VERSIONS = ("torch", "ONNX Runtime", "dort-compare")
 
 
-def changes_text(old: Mapping[str, Any], new: Mapping[str, Any], found: Sequence[Changed]) -> str:
-    """Both verdicts, the counts, and what got worse and better, the worst first."""
-    counts = counted(found)
-    told = [f"{counts[change]} {word}" for change, word in _WORDS.items() if counts.get(change)]
-    lines = [
-        printable(f"old: {summary(old)}"),
-        printable(f"new: {summary(new)}"),
-        f"values, outputs and gradients: {', '.join(told) or 'none'}",
-    ]
-    for change in ("worse", "better"):
-        some = sorted((each for each in found if each.change == change), key=_how_much, reverse=True)
+def changes_text(runs: Sequence[Run], found: Sequence[Course]) -> str:
+    """A line for each run, what the last two found, the counts, and what was ever not ok or changed.
+
+    What is worse in the newest run than in the one before it stands first.
+    """
+    summaries = [f"run {i}: {run.summary}" for i, run in enumerate(runs, 1)]
+    lines = [_runs_table(runs), "", *map(printable, summaries[-2:]), *_counts(len(runs), found)]
+    for change, word in _WORDS.items():
+        some = [each for each in found if each.latest == change and not each.is_quiet]
+        some.sort(key=lambda each: (list(_WORDS).index(each.overall), -each.worst))
         if some:
-            lines += ["", _table(change, some[:_SHOWN])]
+            lines += ["", _table(word, some[:_SHOWN])]
         if len(some) > _SHOWN:
-            lines.append(f"and {len(some) - _SHOWN} more that got {change}; --html FILE shows them")
+            lines.append(f"and {len(some) - _SHOWN} more that are {word}; --html FILE shows them")
     return "\n".join(lines)
 
 
-def summary(report: Mapping[str, Any]) -> str:
-    """The verdict of a report that was read, in one line."""
-    return str(report.get("summary") or report["verdict"])
-
-
-def _how_much(each: Changed) -> float:
-    return max(each.old_error or 0.0, each.new_error or 0.0)
-
-
-def _table(change: str, some: Sequence[Changed]) -> str:
-    table = new_table(change, "where", "name", "op", "status", "error, in noise floors", "source")
-    for each in some:
-        status = each.old_status if each.old_status == each.new_status else f"{each.old_status} -> {each.new_status}"
-        errors = f"{number(each.old_error) or '-'} -> {number(each.new_error) or '-'}"
-        table.add_row(each.what, each.where, each.name, each.target, status, errors, each.source)
+def _runs_table(runs: Sequence[Run]) -> str:
+    table = new_table("run", "report", "date", *_VERSIONS, "verdict", "departing", "worst error, in noise floors")
+    for i, run in enumerate(runs, 1):
+        told = (str(run.environment.get(name) or "-") for name in ("date", *_VERSIONS))
+        table.add_row(str(i), run.name, *told, run.verdict, str(run.departing), _error(run.worst))
     return rendered(table)
+
+
+def _counts(many: int, found: Sequence[Course]) -> Iterator[str]:
+    """From the run before the newest, and, where that is another, from the first."""
+    steps = {many - 1: Counter(each.latest for each in found)}
+    if many > 2:
+        steps[1] = Counter(each.overall for each in found)
+    for first, counts in steps.items():
+        told = ", ".join(f"{counts[change]} {word}" for change, word in _WORDS.items() if counts[change])
+        yield f"values, outputs and gradients, from run {first} to {many}: {told or 'none'}"
+
+
+def _table(word: str, some: Sequence[Course]) -> str:
+    columns = ("where", "name", "op", "status", "error, in noise floors", "since run", "since the first", "source")
+    table = new_table(word, *columns)
+    for each in some:
+        statuses = [state.status if state else "-" for state in each.states]
+        status = statuses[0] if len(set(statuses)) == 1 else " -> ".join(statuses)
+        errors = " -> ".join(_error(state.error if state else None) for state in each.states)
+        table.add_row(*each.key, status, errors, str(each.since + 1), _WORDS[each.overall], each.newest.source)
+    return rendered(table)
+
+
+def _error(error: float | None) -> str:
+    return number(error) or "-"

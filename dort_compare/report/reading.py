@@ -1,15 +1,18 @@
-"""A JSON report that anybody may have written, read back."""
+"""JSON reports that anybody may have written, read back."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from dort_compare.errors import UsageError
+from dort_compare.measure.runs import Run, is_one_model, run_of
 from dort_compare.report.report import SCHEMA
 
 _TEXT = (str, type(None))
@@ -42,10 +45,27 @@ def read_report(path: str | Path) -> dict[str, Any]:
         found = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (OSError, ValueError, RecursionError) as problem:
         raise UsageError(f"{path} cannot be read as a report: {' '.join(str(problem).split())}") from None
+    if isinstance(found, dict) and type(found.get("schema")) is int and found["schema"] > SCHEMA:
+        raise UsageError(f"{path} is in format {found['schema']}, newer than {SCHEMA} of this dort-compare: update it")
     wrong = _problem(found)
     if wrong:
         raise UsageError(f"{path} is no report of dort-compare: {wrong}; make one with --json FILE")
     return dict(found)
+
+
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """The reports of one model, each named by its file. Raises UsageError as ``read_report`` does, and for one that is
+    given twice or is of another model than the one before it."""
+    files: dict[str, Path] = {}
+    for path in paths:
+        first = files.setdefault(os.path.realpath(path), path)
+        if first is not path:
+            raise UsageError(f"{path} is the same file as {first}: name each report once")
+    runs = [run_of(read_report(path), str(path)) for path in paths]
+    for old, new in pairwise(runs):
+        if not is_one_model(old, new):
+            raise UsageError(f"{new.name} is of another model than {old.name}: name reports of one model")
+    return runs
 
 
 def _refuse(constant: str) -> float:
@@ -66,8 +86,9 @@ def _problem(found: Any) -> str | None:
     for name in _LISTS:
         if not isinstance(found.get(name), list) or not all(isinstance(each, dict) for each in found[name]):
             return f"its {name} are no list of objects"
-    if not isinstance(found.get("precision"), dict):
-        return "it does not say how half precision is used"
+    for name in ("precision", "settings", "environment"):
+        if not isinstance(found.get(name), dict):
+            return f"{name} in it is no object"
     optimized = found.get("optimized")
     if optimized is not None and not (isinstance(optimized, dict) and isinstance(optimized.get("rows"), list)):
         return "its optimized models hold no rows"

@@ -1,4 +1,4 @@
-"""``dort-compare report``: a report that somebody wrote, or two of them."""
+"""``dort-compare report``: reports that somebody wrote, one or several."""
 
 from __future__ import annotations
 
@@ -51,22 +51,64 @@ def test_one_report_is_told_and_shown(capsys, right, tmp_path) -> None:
 
 
 def test_what_got_worse_and_better_between_two(capsys, right, tmp_path) -> None:
-    bad = edited(right, tmp_path / "wrong.json", wrong)
+    bad, again = edited(right, tmp_path / "wrong.json", wrong), edited(right, tmp_path / "again.json", lambda _: None)
     status, out, _ = run(capsys, right, bad, "--html", tmp_path / "page.html")
     assert status == 1
-    assert "1 worse" in out
+    assert "from run 1 to 2: 1 worse, " in out
     assert "ok -> diverges" in out
+    assert "diverge: silu\\x1b[31m" in out
     assert "aten.silu.default" in (tmp_path / "page.html").read_text(encoding="utf-8")
     status, out, _ = run(capsys, bad, right)
     assert status == 0
     assert "1 better" in out
-    assert run(capsys, right, right)[0] == 0
+    assert run(capsys, right, again)[0] == 0
+
+
+def test_the_course_of_several(capsys, right, tmp_path) -> None:
+    bad, again = edited(right, tmp_path / "wrong.json", wrong), edited(right, tmp_path / "again.json", lambda _: None)
+    later = edited(bad, tmp_path / "later.json", lambda data: data["environment"].update(torch="9.9"))
+    status, out, _ = run(capsys, right, bad, later, "--html", tmp_path / "page.html")
+    assert status == 0  # no worse than in the run before
+    lines = out.splitlines()
+    runs = [line.split() for line in lines[2:5]]
+    assert [each[:2] for each in runs] == [["1", str(right)], ["2", str(bad)], ["3", str(later)]]
+    departing = lines[0].index("departing")
+    assert [line[departing:].split()[0] for line in lines[2:5]] == ["0", "1", "1"]
+    assert "9.9" in runs[2]
+    assert "from run 2 to 3: " in out
+    assert "from run 1 to 3: 1 worse, " in out
+    (silu,) = (line for line in lines if "ok -> diverges -> diverges" in line)
+    assert silu.startswith("value")
+    assert silu.split()[-2:] == ["2", "worse"]  # since which run, and from the first
+    assert run(capsys, bad, again, later)[0] == 1
+    assert run(capsys, bad, later, right)[0] == 0
+
+
+def test_reports_that_cannot_be_held_against_another_are_one_line(capsys, right, tmp_path) -> None:
+    bad = edited(right, tmp_path / "wrong.json", wrong)
+    link = tmp_path / "link.json"
+    link.symlink_to(bad)
+    other = tmp_path / "other.json"
+    compare(nn.Sequential(nn.Tanh(), nn.Conv1d(3, 3, 1)), (torch.randn(5, 3, 2),), backward=True).to_json(other)
+    for files, words in [((right, bad, link), "is the same file"), ((right, bad, other), "is of another model")]:
+        status, out, err = run(capsys, *files)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert words in err
+
+
+def test_a_newer_format_is_one_line(capsys, right, tmp_path) -> None:
+    newer = edited(right, tmp_path / "newer.json", lambda data: data.update(schema=2))
+    for files in ((newer,), (right, newer)):
+        status, out, err = run(capsys, *files)
+        assert (status, out) == (2, "")
+        assert err == f"dort-compare: {newer} is in format 2, newer than 1 of this dort-compare: update it\n"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data.update(schema=2),
+        lambda data: data.update(schema=0),
+        lambda data: data.update(environment=[]),
         lambda data: data.pop("rows"),
         lambda data: data.update(rows=[1]),
         lambda data: data.update(verdict="<b>"),

@@ -44,7 +44,7 @@ def assume(folder: Path) -> None:
             (folder / name).write_text(text)
     dump = folder / "dump_models"
     report = dort_compare.compare(_net(), (torch.randn(2, 16, requires_grad=True),), backward=True, dump=dump)
-    for name in ("report.json", "OLD.json", "NEW.json"):
+    for name in ("report.json", "OLD.json", "NEW.json", "NEWEST.json"):
         report.to_json(folder / name)
     for name in ("optimized.onnx", "A.onnx", "B.onnx"):
         shutil.copy(dump / "model_0.onnx", folder / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -13,8 +14,9 @@ from browser import Page, chromium
 from samples import INF, NAN, ONE, report, row
 from selenium.webdriver import ActionChains, Chrome, Keys
 
-from dort_compare.measure.changes import changes
+from dort_compare.measure.changes import courses
 from dort_compare.measure.picture import picture
+from dort_compare.measure.runs import run_of
 from dort_compare.onnx_diff import diff
 from dort_compare.report import Report, html
 
@@ -166,9 +168,12 @@ def test_the_colours_follow_the_system_and_paper_is_light(show: Show) -> None:
     assert page.texts(".paper td") == []
 
 
-def test_every_control_has_a_name(show: Show) -> None:
-    page = show(graph("a", "b", bad=1))
-    page.find(".cause button").click()
+@pytest.mark.parametrize("many", [1, 3])
+def test_every_control_has_a_name(show: Show, changed, many) -> None:
+    runs = [graph("a", "b", bad=1)] * many
+    page = show(*runs) if many == 1 else changed(*runs)
+    if many == 1:
+        page.find(".cause button").click()
     page.driver.execute_cdp_cmd("Accessibility.enable", {})
     nodes = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     roles = {"button", "checkbox", "combobox", "searchbox", "link", "region", "application", "table"}
@@ -201,15 +206,78 @@ def test_neighbours_lead_on(show: Show) -> None:
     assert page.texts(".nodes button") == ["second ✕"]
 
 
-def test_what_changed_between_two_reports(driver: Chrome, tmp_path: Path) -> None:
-    old, new = graph("a", "b", HOSTILE).as_json(), graph("a", "b", HOSTILE, bad=2).as_json()
-    (tmp_path / "changes.html").write_text(html.changes_page(old, new, changes(old, new)), encoding="utf-8")
-    page = Page(driver, tmp_path / "changes.html")
+@pytest.fixture
+def changed(driver: Chrome, tmp_path: Path) -> Callable[..., Page]:
+    """Opens the page of what changed from report to report."""
+
+    def opened(*reports: Report | dict[str, Any]) -> Page:
+        data = [each if isinstance(each, dict) else each.as_json() for each in reports]
+        runs = [run_of(each, f"{i}{HOSTILE}.json") for i, each in enumerate(data)]
+        (tmp_path / "changes.html").write_text(html.changes_page(runs, courses(runs)), encoding="utf-8")
+        return Page(driver, tmp_path / "changes.html")
+
+    return opened
+
+
+def test_what_changed_between_two_reports(changed) -> None:
+    page = changed(graph("a", "b", HOSTILE), graph("a", "b", HOSTILE, bad=2))
     assert page.text("h1") == "Worse"
     assert page.cells("name") == [HOSTILE, "y"]
     assert page.text(".left") == "2 of 4 values"
-    page.find("input[name=same]").click()
+    assert page.cells("run0") == ["✓ ok 0", "✓ ok 0"]
+    assert page.cells("since") == ["2", "2"]
+    page.find("input[name=ok]").click()
     page.wait(lambda: page.cells("name") == ["a", "b", HOSTILE, "y"])
+    assert page.errors() == []
+
+
+def test_the_course_of_several_reports(changed) -> None:
+    """b departs in the second and third, c in the fourth; the last says who ran it."""
+    runs = [graph("a", "b", "c", bad=bad).as_json() for bad in (None, 1, 1, 2)]
+    runs[0]["rows"][1].update(noise_floor=None, inherited={**runs[0]["rows"][1]["inherited"], "finding": "1 NaN"})
+    runs[3]["environment"] = {"torch": "9.9", "date": "2026-01-02"}
+    page = changed(*runs)
+    assert page.text("h1") == "Better and worse"
+    assert [each.split("\n") for each in page.texts(".tally")] == [
+        ["since run 3", "1", "▲ worse", "1", "▼ better", "1", "= same", "1", "✓ ok"],
+        ["since run 1", "2", "▲ worse", "1", "▼ better", "1", "✓ ok"],
+    ]
+    assert page.cells("name") == ["b", "c", "y"]
+    assert page.cells("overall") == ["▼ better", "▲ worse", "▲ worse"]
+    assert page.cells("since") == ["4", "4", "2"]
+    assert page.cells("run0")[0] == "✓ ok ∞"
+    assert page.cells("run1")[0].startswith("✕ diverges 1")
+    assert page.texts("#runs .file")[1:] == [f"{i}{HOSTILE}.json" for i in range(4)]
+    assert page.texts("#runs tbody td:nth-child(6)") == ["", "", "", "9.9"]
+    assert page.texts("#runs .badge") == ["✓ agree", *["✕ diverge"] * 3]
+    assert page.texts("#runs tbody td:nth-child(3)") == ["0", "2", "2", "2"]
+    assert page.texts("#setup tbody td:nth-child(6)") == ["9.9", "2026-01-02"]
+    assert page.errors() == []
+
+
+def test_the_runs_are_walked_by_keyboard_and_lead_to_their_column(changed) -> None:
+    page = changed(*(graph("a", "b", bad=i % 2) for i in range(30)))
+    assert not page.driver.find_elements("css selector", ".ag-header-cell[col-id=run29]")
+    page.run("document.querySelector('#runs .plot').focus()")
+    ActionChains(page.driver).send_keys(Keys.ARROW_RIGHT, *[Keys.PAGE_DOWN] * 2).perform()
+    said = page.run("return document.getElementById('spoken').textContent")
+    assert said.startswith("Run 30, ")
+    assert said.endswith("2 departing, ✕ diverge")
+    ActionChains(page.driver).send_keys(Keys.ENTER).perform()
+    page.wait(lambda: page.cells("run29")[0].startswith("✓ ok"))
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    assert len(page.texts(".paper thead th")) == 35
+    page.run("dispatchEvent(new Event('afterprint'))")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {})
+    assert page.errors() == []
+
+
+def test_runs_that_hold_nothing(changed) -> None:
+    page = changed(report(outputs=False), report(row(None), outputs=False))
+    assert page.text("h1") == "Nothing got worse"
+    assert page.texts("#runs tbody td:nth-child(4)") == ["\N{EN DASH}"] * 2
+    assert page.cells("name") == ["mul"]
     assert page.errors() == []
 
 
@@ -266,6 +334,18 @@ def test_a_report_that_was_edited_shows_what_it_can(driver: Chrome, tmp_path: Pa
     page = Page(driver, tmp_path / "edited.html")
     assert "A part of this report cannot be shown" in page.text("main")
     assert page.cells("fx_node") == ["a", "b"]
+    assert page.errors() == []
+
+
+def test_rows_with_keys_that_no_comparison_writes_are_shown(driver: Chrome, tmp_path: Path) -> None:
+    data = graph("a", "b").as_json()
+    data["rows"][0].update({"at": 1, "index": "x", "part": [], "words": 0, "__proto__": 1, "__proto__.x": 1, "a.b": 2})
+    (tmp_path / "edited.html").write_text(html.page(data), encoding="utf-8")
+    page = Page(driver, tmp_path / "edited.html")
+    assert page.cells("fx_node") == ["a", "b"]
+    page.find("#search").send_keys("b")
+    page.wait(lambda: page.text(".left") == "2 of 2 values")  # "backward" holds one too
+    assert page.run("return [({}).x, [].b]") == [None, None]
     assert page.errors() == []
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_NESTED = ("inherited", "local")
+_NESTED = ("inherited", "local", "statuses", "errors")
 _DIGITS = 7
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How many rows there are, and each key's values in their order, None where a row has none.
 
-    What ``inherited`` and ``local`` hold stands under their name and a dot, as in "local.max_abs". Columns without a
-    value are left out. A column that repeats itself is {"of": its values, "at": which of them each row has}. Numbers
-    have seven digits.
+    What ``inherited``, ``local``, ``statuses`` and ``errors`` hold stands under their name and a dot, as in
+    "local.max_abs". Columns without a value are left out. A column that repeats itself is {"of": its values, "at":
+    which of them each row has}. Numbers have seven digits.
     """
     found: dict[str, list[Any]] = {}
     for position, row in enumerate(rows):

@@ -10,15 +10,16 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from dort_compare.measure.changes import Changed
+from dort_compare.measure.changes import Course
+from dort_compare.measure.runs import Run
 from dort_compare.report.html.columns import columns
 
 _FOLDER = resources.files("dort_compare.report.html")
 _LIBRARIES = ("vendor/uPlot-1.6.32.iife.min.js", "vendor/ag-grid-community-36.2.0.min.js")
 _LICENCES = {"uPlot 1.6.32": "vendor/uPlot-LICENSE.txt", "AG Grid Community 36.2.0": "vendor/ag-grid-LICENSE.txt"}
-_COMMON = ("dom", "frame", "values", "marks", "plot", "grid", "filters", "sections")
+_COMMON = ("dom", "frame", "values", "marks", "chart", "plot", "grid", "filters", "sections")
 _SCRIPTS = (*_COMMON, "errors", "picture", "detail", "verdict", "main")
-_CHANGES_SCRIPTS = (*_COMMON, "changes", "changes_main")
+_CHANGES_SCRIPTS = (*_COMMON, "changes", "runs", "changes_main")
 _DIFF_SCRIPTS = (*_COMMON, "errors", "diff", "diff_main")
 _STYLES = ("vendor/uPlot-1.6.32.min.css", "assets/page.css")
 
@@ -37,14 +38,13 @@ def page(report: Mapping[str, Any]) -> str:
     return _file({**report, **rows}, _SCRIPTS)
 
 
-def changes_page(old: Mapping[str, Any], new: Mapping[str, Any], found: Sequence[Changed]) -> str:
-    """The page that shows what changed between two reports; it is made like ``page``."""
-    sides = ({key: side.get(key) for key in ("verdict", "summary", "settings", "environment")} for side in (old, new))
-    names = ("old", "new")
-    return _file(
-        {**dict(zip(names, sides, strict=True)), "changes": columns([each.to_json() for each in found])},
-        _CHANGES_SCRIPTS,
-    )
+def changes_page(runs: Sequence[Run], found: Sequence[Course]) -> str:
+    """The page that shows what changed from run to run; it is made like ``page``."""
+    data = {
+        "runs": [run.to_json() for run in runs],
+        "changes": columns([each.to_json() for each in found]),
+    }
+    return _file(data, _CHANGES_SCRIPTS)
 
 
 def diff_page(diff: Mapping[str, Any]) -> str:

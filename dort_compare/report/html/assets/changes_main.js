@@ -1,23 +1,24 @@
 // Puts the page of changes together.
 
 function main() {
-  const report = readChanges();
+  const report = readChanges(), { runs, changes } = report;
   const page = document.getElementById("main");
   document.title = "Changes - dort-compare";
   let api = null;
-  const filters = makeBoxes(report.changes, { title: "Change", hint: "Name, op, module, source", kinds: CHANGES, kindOf: (row) => row.change, off: ["same"] }, () => api?.onFilterChanged());
+  const filters = makeBoxes(changes, { title: "Change", hint: "Name, op, module, source", kinds: CHANGES, kindOf: (row) => row.kind, off: ["ok"] }, () => api?.onFilterChanged());
   const element = make("div", { class: "grid", role: "region", "aria-label": "What changed" });
   api = agGrid.createGrid(element, {
-    ...gridOptions(report.changes, filters),
-    columnDefs: CHANGE_COLUMNS,
-    localeText: { noRowsToShow: report.changes.length ? "Nothing changed" : "Neither report holds a value" },
+    ...gridOptions(changes, filters),
+    columnDefs: changeColumns(runs),
+    localeText: { noRowsToShow: changes.length ? "Nothing changed" : "No report holds a value" },
   });
-  const plot = makePlot(report.changes, OLD_AND_NEW, (row) => reveal(api, row, filters.all));
   const values = section("values", "What changed", filters.element, element);
-  page.replaceChildren(changesVerdict(report), section("error", "Error along the graph", report.changes.length ? plot.element : make("p", {}, "Neither report holds a value.")), values, setups(report));
+  const worst = makeChart(runs, WORST, (run) => { api.ensureColumnVisible(`run${run.index}`, "middle"); values.scrollIntoView(); });
+  const plot = makePlot(changes, oldAndNew(runs), (row) => reveal(api, row, filters.all));
+  page.replaceChildren(changesVerdict(report), runsSection(runs, worst), section("error", "Error along the graph", changes.length ? plot.element : make("p", {}, "No report holds a value.")), values, setups(runs));
   contents(page);
   onSlash(() => filters.focus());
-  printed(values, CHANGES_PAPER, () => shownIn(api).sort((one, other) => CHANGES.indexOf(one.change) - CHANGES.indexOf(other.change)), () => plot.redraw());
+  printed(values, changesPaper(runs), () => shownIn(api).sort((one, other) => CHANGES.indexOf(one.kind) - CHANGES.indexOf(other.kind)), () => { plot.redraw(); worst.redraw(); });
 }
 
 main();

@@ -76,7 +76,6 @@ function gridOptions(rows, filters) {
     theme: gridTheme(),
     rowData: rows,
     defaultColDef: { resizable: true, suppressMovable: true, suppressHeaderMenuButton: true },
-    getRowId: ({ data }) => String(data.index),
     rowSelection: { mode: "singleRow", checkboxes: false, enableClickSelection: true },
     rowHeight: 30,
     headerHeight: 32,

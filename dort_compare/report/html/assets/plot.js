@@ -1,151 +1,20 @@
-// Errors along the graph, on a logarithmic axis: a mark for every value, in the order in which they ran.
+// Errors along the graph: a mark for every value, in the order in which they ran, and what of them is shown.
 
-const HEIGHT = 320;
-
-/** By series, a number for each row; zero and what is no number stand a decade below and above all others. */
-function plotData(rows, series, unit) {
-  const raw = series.map(({ of }) => rows.map((row) => of(row, unit)));
-  let low = Infinity, high = 0;
-  for (const column of raw) {
-    for (const value of column) {
-      if (value > 0 && value < low) low = value;
-      if (value > high && value < Infinity) high = value;
-    }
-  }
-  if (low > high) [low, high] = [1e-3, 1e3];
-  const bottom = Math.floor(Math.log10(low)) - 1, top = Math.ceil(Math.log10(high)) + 1;
-  const placed = (value) => (typeof value !== "number" ? null : value === 0 ? 10 ** bottom : value < Infinity ? value : 10 ** top);
-  return { columns: raw.map((column) => column.map(placed)), bottom, top };
-}
-
-/**
- * The plot with its controls; `mark` shows which row is open.
- *
- * A series has a key (its shape and colour), a name, a sign for the legend, why it is there, and `of`, which gives its
- * number of a row in a unit; `lines` gives what is shown of a row that is pointed at.
- */
-function makePlot(rows, { series, units, lines }, open) {
-  const area = make("div", { class: "plot", tabindex: "0", role: "application",
-    "aria-label": "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table holds the same." });
-  const tip = make("div", { class: "tip", hidden: true }), here = make("div", { class: "here", hidden: true });
-  let data = plotData(rows, series, Object.keys(units)[0]), at = null, chosen = null;
-  const marked = [...series.keys()].filter((which) => SHAPES[series[which].key]);
-
-  let chart = null;
-  chart = new uPlot({
-    width: 600, height: HEIGHT,
-    legend: { show: false },
-    padding: [20, 16, 0, 0],
-    cursor: { points: { show: false }, drag: { x: true, y: false }, y: false },
-    scales: {
-      x: { time: false, range: (_, low, high) => [low === null ? 0 : low, high === null ? 1 : high === low ? low + 1 : high] },
-      y: { distr: 3, range: () => [10 ** (data.bottom - 0.3), 10 ** (data.top + 0.3)] },
-    },
-    axes: [
-      { stroke: () => colour("soft"), grid: { show: false }, ticks: { stroke: () => colour("line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000] },
-      { stroke: () => colour("soft"), grid: { stroke: () => colour("line"), width: 1 }, ticks: { show: false }, size: 62,
-        splits: () => decades(data), filter: (_, splits) => splits, values: (_, splits) => splits.map((value) => decadeText(value, data)) },
-    ],
-    series: [{}, ...series.map(({ key }) => (key === "floor"
-      ? { stroke: () => colour("soft"), width: 1, dash: [4, 4], points: { show: false } }
-      : { paths: () => null, points: { show: false } }))],
-    hooks: { drawSeries: [(u, which) => which && drawMarks(u, which, series[which - 1].key)], draw: [(u) => drawParts(u, rows), () => place()] },
-  }, [rows.map((_, i) => i), ...data.columns], area);
-  chart.over.append(here, tip);
-
-  /** The line through the value that is pointed at, or else open. */
-  function place() {
-    if (!chart) return;
-    const index = at ?? chosen, x = index === null ? -1 : chart.valToPos(index, "x");
-    here.hidden = x < 0 || x > chart.over.clientWidth;
-    here.style.left = `${x}px`;
-  }
-  const point = (index, isSpoken = false) => {
-    at = index;
-    tip.hidden = index === null;
-    if (index !== null) {
-      tip.replaceChildren(...lines(rows[index]));
-      const x = chart.valToPos(index, "x");
-      tip.style.left = `${Math.max(0, Math.min(x + 12, chart.over.clientWidth - 260))}px`;
-      if (isSpoken) say([...tip.children].map((each) => each.textContent).join(", "));
-    }
-    place();
-  };
-  const zoom = (low, high) => {
-    const span = Math.max(high - low, 4), start = Math.max(0, Math.min(low, rows.length - 1 - span));
-    chart.setScale("x", { min: start, max: Math.min(rows.length - 1, start + span) });
-  };
-  const scaled = (factor) => {
-    const { min, max } = chart.scales.x, middle = at ?? (min + max) / 2;
-    zoom(Math.round(middle - (middle - min) * factor), Math.round(middle + (max - middle) * factor));
-  };
-  const whole = () => zoom(0, rows.length - 1);
-
-  let pressed = null;
-  chart.over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
-  chart.over.addEventListener("mousemove", (event) => point(nearest(chart, data, marked, event)));
-  chart.over.addEventListener("mouseleave", () => point(null));
-  chart.over.addEventListener("click", (event) => {
-    const index = nearest(chart, data, marked, event);
-    if (index !== null && Math.abs(event.clientX - pressed) < 4) open(rows[index]);
-  });
-  area.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
-    const act = { Enter: () => (at ?? chosen) !== null && open(rows[at ?? chosen], true), "+": () => scaled(0.5), "-": () => scaled(2), 0: whole }[event.key];
-    if (step) point(Math.max(0, Math.min(rows.length - 1, (at ?? chosen ?? -step) + step)), true);
-    else if (act) act();
-    else return;
-    event.preventDefault();
-  });
-  new ResizeObserver(() => chart.setSize({ width: area.clientWidth, height: HEIGHT })).observe(area);
-  const redraw = () => { COLOURS.clear(); chart.redraw(false); };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-
-  const change = (name) => {
-    data = plotData(rows, series, name);
-    chart.setData([rows.map((_, i) => i), ...data.columns], false);
-    chart.redraw(true, true);
-  };
-  const parts = partsOf(rows).map(({ name, first, last }) => make("button", { type: "button", onclick: () => zoom(first, last) }, name));
+/** The chart with its controls; of the chart's series each also has a name, a sign for the legend and why it is there. */
+function makePlot(rows, given, open) {
+  const { series, units } = given;
+  const chart = makeChart(rows, { ...given, label: "Error along the graph. Left and right move from value to value, Enter opens one, plus and minus zoom. The table holds the same." }, open);
+  const parts = partsOf(rows).map(({ name, first, last }) => make("button", { type: "button", onclick: () => chart.zoom(first, last) }, name));
   const buttons = make("div", { class: "buttons", role: "group", "aria-label": "Zoom" },
-    make("button", { type: "button", onclick: () => scaled(0.5), "aria-label": "Zoom in" }, "+"),
-    make("button", { type: "button", onclick: () => scaled(2), "aria-label": "Zoom out" }, "−"),
-    make("button", { type: "button", onclick: whole }, "Whole"), parts.length > 1 ? parts : null);
-  const choices = make("select", { onchange: (event) => change(event.target.value) },
+    make("button", { type: "button", onclick: () => chart.scaled(0.5), "aria-label": "Zoom in" }, "+"),
+    make("button", { type: "button", onclick: () => chart.scaled(2), "aria-label": "Zoom out" }, "−"),
+    make("button", { type: "button", onclick: chart.whole }, "Whole"), parts.length > 1 ? parts : null);
+  const choices = make("select", { onchange: (event) => chart.change(event.target.value) },
     Object.entries(units).map(([key, name]) => make("option", { value: key }, name)));
   const legend = make("fieldset", { class: "legend" }, make("legend", {}, "Shown"), series.map(({ key, name, sign, why }, i) => make("label", { title: why },
-    make("input", { type: "checkbox", checked: true, onchange: (event) => chart.setSeries(i + 1, { show: event.target.checked }) }),
+    make("input", { type: "checkbox", checked: true, onchange: (event) => chart.show(i, event.target.checked) }),
     make("span", { class: `sign ${key}`, "aria-hidden": "true" }, sign), ` ${name}`)));
-  const element = make("div", {}, make("div", { class: "controls" }, buttons, make("label", {}, make("span", {}, "Error"), choices), legend), area,
+  const element = make("div", {}, make("div", { class: "controls" }, buttons, make("label", {}, make("span", {}, "Error"), choices), legend), chart.element,
     make("p", { class: "hint" }, "Drag to zoom, double-click for the whole, click a value to go to its row. Values stand in the order in which they ran."));
-  return { element, mark: (row) => { chosen = row?.index ?? null; place(); }, redraw };
-}
-
-/** The row whose mark is closest to the mouse, within some pixels; thousands may share one. */
-function nearest(chart, { columns }, marked, { offsetX, offsetY }) {
-  const first = Math.floor(chart.posToVal(offsetX - 8, "x")), last = Math.ceil(chart.posToVal(offsetX + 8, "x"));
-  let found = null, closest = 40 ** 2;
-  for (let i = Math.max(0, first); i <= Math.min(last, columns[0].length - 1); i++) {
-    const x = chart.valToPos(i, "x") - offsetX;
-    for (const which of marked) {
-      if (columns[which][i] === null || !chart.series[which + 1].show) continue;
-      const apart = x ** 2 + (chart.valToPos(columns[which][i], "y") - offsetY) ** 2;
-      if (apart < closest) [found, closest] = [i, apart];
-    }
-  }
-  return found;
-}
-
-function decades({ bottom, top }) {
-  const step = Math.ceil((top - bottom) / 9);
-  const found = [];
-  for (let power = bottom; power < top; power += step) found.push(10 ** power);
-  return [...found, 10 ** top];
-}
-
-function decadeText(value, { bottom, top }) {
-  const power = Math.round(Math.log10(value));
-  if (power === bottom) return "exact 0";
-  if (power === top) return "∞ NaN";
-  return power === 0 ? "1" : `10${[...String(power)].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
+  return { element, mark: chart.mark, redraw: chart.redraw };
 }

@@ -1,6 +1,6 @@
 // The report as it stands in the page: rows again of columns, names that can be shown, and errors in noise floors.
 
-const NUMBERS = /(^|\.)(max_abs|mean_abs|scale|max_rel|cosine|noise_floor|worst|head_room|largest|old_error|new_error|\w+_vs_float64)$/;
+const NUMBERS = /(^|\.)(max_abs|mean_abs|scale|max_rel|cosine|noise_floor|worst|head_room|largest|\w+_vs_float64)$|^errors\.\d+$/;
 
 /** Names made printable, and the string "inf" a number where a number stands. */
 function cleaned(value, key = "") {
@@ -10,19 +10,45 @@ function cleaned(value, key = "") {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [printable(name), cleaned(each, name)]));
 }
 
-/** An array of rows from `columns`; what stood under "local.max_abs" is `row.local.max_abs` again. */
+/**
+ * An array of rows from `columns`, each of which reads its values there when it is asked for them: 20,000 objects with
+ * values of their own would take longer to make than all else on the page. What stood under "local.max_abs" is
+ * `row.local.max_abs` again, and `row.local` null where nothing did.
+ */
 function rowsOf({ count: many, columns }, model) {
-  const rows = Array.from({ length: many }, () => ({ model, inherited: null, local: null }));
+  const readers = new Map([["model", () => model], ["inherited", () => null], ["local", () => null]]), inside = new Map();
   for (const [path, column] of Object.entries(columns)) {
-    const [outer, inner] = path.split(".");
-    const hasRepeats = !Array.isArray(column), given = cleaned(hasRepeats ? column.of : column, path);
-    for (let i = 0; i < many; i++) {
-      const value = given[hasRepeats ? column.at[i] : i];
-      if (inner === undefined) rows[i][outer] = value;
-      else if (value !== null) (rows[i][outer] ??= {})[inner] = value;
-    }
+    const [outer, inner] = path.split("."), read = readerOf(column, path);
+    if (inner === undefined) readers.set(outer, read);
+    else inside.set(outer, [...(inside.get(outer) ?? []), [inner, read]]);
   }
-  return rows;
+  for (const [name, each] of inside) {
+    const Part = viewOf(each);
+    readers.set(name, (at) => (each.some(([, read]) => read(at) !== null) ? new Part(at) : null));
+  }
+  const Row = viewOf(readers);
+  return Array.from({ length: many }, (_, at) => new Row(at));
+}
+
+function readerOf(column, path) {
+  if (Array.isArray(column)) {
+    const values = cleaned(column, path);
+    return (at) => values[at];
+  }
+  const values = cleaned(column.of, path);
+  return (at) => values[column.at[at]];
+}
+
+/** A class of objects that read each property, by its name, at their place; what is set stays with the object. */
+function viewOf(readers) {
+  function View(at) { this.at = at; }
+  for (const [name, read] of readers) {
+    Object.defineProperty(View.prototype, name, {
+      get() { return read(this.at); },
+      set(value) { Object.defineProperty(this, name, { value, writable: true }); },
+    });
+  }
+  return View;
 }
 
 /** An error in units of its noise floor; infinite where numbers do not say how far it is. */
@@ -40,6 +66,7 @@ function read() {
   report.fused_away = optimized?.fused_away ?? null;
   report.values.forEach((row, i) => {
     row.index = i;
+    row.words = null;
     row.part = `${row.model === "optimized" ? "optimized " : ""}${row.phase} ${row.graph}`;
     row.localRatio = inFloors(row.local, row.noise_floor);
     row.inheritedRatio = inFloors(row.inherited, row.noise_floor);
