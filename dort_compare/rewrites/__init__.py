@@ -11,11 +11,12 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from dort_compare import provenance
 from dort_compare.rewrites.rms_norm import rms_norm
 from dort_compare.rewrites.scale import scale_into_matmul
+from dort_compare.rewrites.softmax import softmax
 
 Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
 
-RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,), "ReduceMean": (rms_norm,)}
+RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,), "ReduceMean": (rms_norm,), "ReduceMax": (softmax,)}
 """By the op type of the node that each starts from."""
 
 _LOG = logging.getLogger(__name__)

@@ -20,11 +20,26 @@ def is_read_once(value: ir.Value) -> bool:
     return len(value.uses()) == 1 and not value.is_graph_output()
 
 
+def readers(value: ir.Value, *op_types: str) -> list[ir.Node] | None:
+    """The nodes of those types, in their order, that alone read the value; None where others do, or the graph returns
+    it."""
+    found = {use.node.op_type: use.node for use in value.uses()}
+    if value.is_graph_output() or found.keys() != {*op_types} or len({use.node for use in value.uses()}) > len(found):
+        return None
+    return [found[op_type] for op_type in op_types]
+
+
 def only_reader(value: ir.Value, op_type: str) -> ir.Node | None:
     """The node of that type that alone reads the value; None where others do, or the graph returns it."""
-    readers = {use.node for use in value.uses()}
-    reader = readers.pop() if len(readers) == 1 and not value.is_graph_output() else None
-    return reader if reader is not None and reader.op_type == op_type else None
+    found = readers(value, op_type)
+    return found[0] if found else None
+
+
+def is_over_last(reduction: ir.Node, rank: int) -> bool:
+    """Whether a reduction is over the last axis alone, which stays with size 1."""
+    axes = reduction.inputs[1].const_value if len(reduction.inputs) > 1 and reduction.inputs[1] is not None else None
+    keeps = "keepdims" not in reduction.attributes or reduction.attributes["keepdims"].as_int() == 1
+    return keeps and axes is not None and [int(axis) % rank for axis in axes.numpy().ravel()] == [rank - 1]
 
 
 def fx_nodes_of(nodes: Sequence[ir.Node]) -> str:

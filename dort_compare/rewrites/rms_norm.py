@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, number, only_reader
+from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader
 
 _KERNEL = "SimplifiedLayerNormalization"
 
@@ -24,7 +24,7 @@ def rms_norm(model: ir.Model, node: ir.Node) -> str | None:
         return "it is no mean of squares"
     if x.dtype != ir.DataType.FLOAT:
         return f"the kernel is used for float32, the values are {x.dtype}"
-    if not _is_over_last(node, x.shape.rank()):
+    if not is_over_last(node, x.shape.rank()):
         return "the mean is not over the last axis alone"
     root = _reciprocal_root(node.outputs[0])
     if isinstance(root, str):
@@ -44,12 +44,6 @@ def _square(mean: ir.Node) -> ir.Node | None:
     if made is None or value is None or made.op_type != "Mul" or made.inputs[0] is not made.inputs[1]:
         return None
     return made if only_reader(value, "ReduceMean") is mean else None
-
-
-def _is_over_last(mean: ir.Node, rank: int) -> bool:
-    axes = mean.inputs[1].const_value if len(mean.inputs) > 1 and mean.inputs[1] is not None else None
-    keeps = "keepdims" not in mean.attributes or mean.attributes["keepdims"].as_int() == 1
-    return keeps and axes is not None and [int(axis) % rank for axis in axes.numpy().ravel()] == [rank - 1]
 
 
 def _reciprocal_root(mean: ir.Value) -> tuple[float, list[ir.Node]] | str:

@@ -1,0 +1,124 @@
+"""Attention's softmax, ten nodes that pass over all scores, becomes ONNX Runtime's one kernel for it.
+
+Torch's fused attention gives 0 to a query that sees no key, as all its scores are -inf; Softmax gives it NaN. Which
+queries those are is read off the mask, which is smaller than the scores. An infinite query, whose products with all
+keys are -inf, is not among them: there the result is NaN. Graphs that return the logarithm of the sum, for their
+backward graph, keep the nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from dort_compare import provenance
+from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader, readers
+
+_DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+_PRODUCTS = ("MatMul", "FusedMatMul")
+
+
+def softmax(model: ir.Model, node: ir.Node) -> str | None:
+    """Takes ``exp(x - max(x)) / sum(exp(x - max(x))) @ values`` together at its ReduceMax; returns why not."""
+    scores = node.inputs[0]
+    if scores is None or scores.shape is None or scores.dtype not in _DTYPES:
+        return "these are no scores of float32 or float64"
+    if not is_over_last(node, scores.shape.rank()):
+        return "the maximum is not over the last axis alone"
+    nodes = _nodes(scores, node)
+    if isinstance(nodes, str):
+        return nodes
+    mask = _mask(scores)
+    if isinstance(mask, str):
+        return mask
+    _replace(model, scores, [node, *nodes], mask)
+    return None
+
+
+def _nodes(scores: ir.Value, peak: ir.Node) -> list[ir.Node] | str:
+    """The nodes behind the maximum, down to the product of the probabilities."""
+    shift = _unless(peak.outputs[0], -math.inf, 0)
+    shifted = only_reader(shift[1].outputs[0], "Sub") if shift else None
+    if not shift or not shifted or [*shifted.inputs] != [scores, shift[1].outputs[0]]:
+        return "the maximum, 0 where it is -inf, is not subtracted from the scores and read by nothing else"
+    weights = only_reader(shifted.outputs[0], "Exp")
+    uses = readers(weights.outputs[0], "ReduceSum", "Div") if weights else None
+    if not weights or not uses or not is_over_last(uses[0], scores.shape.rank()):  # type: ignore[union-attr]
+        return "the exponentials are not summed and divided by, and read by nothing else"
+    total, quotient = uses
+    divisor = _unless(total.outputs[0], 0, 1)
+    if not divisor or [*quotient.inputs] != [weights.outputs[0], divisor[1].outputs[0]]:
+        return "the sum, 1 where it is 0, is not what the exponentials are divided by"
+    product = only_reader(quotient.outputs[0], "MatMul") if only_reader(divisor[1].outputs[0], "Div") else None
+    if not product or product.inputs[0] is not quotient.outputs[0] or product.inputs[1] is quotient.outputs[0]:
+        return "the probabilities are not multiplied with values, or they or their divisor are read elsewhere"
+    return [*shift, shifted, weights, total, *divisor, quotient, product]
+
+
+def _unless(value: ir.Value, what: float, instead: float) -> list[ir.Node] | None:
+    """The nodes of ``where(value == what, instead, value)``, if nothing else reads the value."""
+    found = readers(value, "Equal", "Where")
+    if not found or only_reader(found[0].outputs[0], "Where") is not found[1]:
+        return None
+    (one, other), (condition, replaced, kept) = found[0].inputs, found[1].inputs
+    is_it = one is value and number(other) == what and number(replaced) == instead
+    return found if is_it and kept is value and condition is found[0].outputs[0] else None
+
+
+def _mask(scores: ir.Value) -> tuple[str, ir.Value] | str | None:
+    """What hides keys: "Add" with what is added to the products, "Where" with where they are kept; None: nothing."""
+    made = scores.producer()
+    if _is_product(scores):
+        return None
+    if made is not None and made.op_type == "Add":
+        product, bias = made.inputs
+        if product is not None and _is_product(product) and bias is not None and bias.shape and bias.shape.rank():
+            return "Add", bias
+    if made is not None and made.op_type == "Where":
+        seen, product, hidden = made.inputs
+        if product is not None and _is_product(product) and number(hidden) == -math.inf and seen is not None:
+            return "Where", seen
+    return "the scores are no product of matrices, with or without a mask"
+
+
+def _is_product(value: ir.Value) -> bool:
+    """Of matrices, whether or not a number is multiplied in."""
+    made = value.producer()
+    if made is not None and made.op_type == "Mul":
+        product, factor = made.inputs
+        is_number = factor is not None and factor.shape is not None and not factor.shape.rank()
+        made = product.producer() if is_number and product is not None else None
+    return made is not None and made.op_type in _PRODUCTS
+
+
+def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: tuple[str, ir.Value] | None) -> None:
+    product = nodes[-1]
+    metadata = {**product.metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
+    made: list[ir.Node] = []
+
+    def write(op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        name = f"{product.name}.softmax.{len(made)}"
+        node = ir.node(op_type, inputs, attributes, name=name, metadata_props=metadata)
+        node.outputs[0].name = name
+        made.append(node)
+        return node.outputs[0]
+
+    result, dtype = product.outputs[0], scores.dtype
+    assert dtype is not None
+    final = write("MatMul", write("Softmax", scores, axis=-1), product.inputs[1])
+    if mask is not None:
+        kind, value = mask
+        last, zero = (write("Constant", value=each) for each in (ir.tensor([-1]), ir.tensor(0, dtype)))
+        hidden = write("Constant", value=ir.tensor(-math.inf, dtype))
+        if kind == "Where":
+            value, hidden = write("Cast", value, to=dtype), zero
+        final = write("Where", write("Equal", write("ReduceMax", value, last), hidden), zero, final)
+    final.shape, final.type, final.name = result.shape, result.type, result.name
+    final.metadata_props.update(result.metadata_props)
+    model.graph.insert_before(product, made)
+    result.replace_all_uses_with(final, replace_graph_outputs=True)
+    result.name = f"{result.name}.before"
+    model.graph.remove(reversed(nodes), safe=True)
