@@ -115,7 +115,8 @@ def _compare(
         compiled = compiled_model.run(call)
     fallbacks = tuple(backend.fallbacks[left:])
     if not backend.graphs[before:] and not fallbacks:
-        raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
+        why = compiled_model.refusal
+        raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why and f'; {why}'}")
     waiting.stage("the graphs on torch's kernels")
     tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
     tracing.settle_in_float64(lambda: run_in_float64(model, call))

@@ -297,6 +297,41 @@ def test_a_checkpoint_that_is_differentiated_by_backward_alone_is_one_line() -> 
         compare(Reentrant(), (torch.ones(1, 3, requires_grad=True),), backward=True)
 
 
+def test_a_gradient_that_the_model_takes_itself_is_one_line() -> None:
+    class Slope(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.autograd.grad(x.sin().sum(), x, create_graph=True)[0]
+
+    with pytest.raises(UsageError, match=r"^torch\.compile cannot differentiate .* take it by torch\.func\.grad$"):
+        compare(Slope(), (torch.ones(3, requires_grad=True),), backward=True)
+
+
+class Transformed(nn.Module):
+    """Calls a module within one of torch's function transforms."""
+
+    def __init__(self, transform: str) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+        self.transform = transform
+
+    def row(self, x: Tensor) -> Tensor:
+        return self.lin(x).sin()
+
+    def forward(self, x: Tensor) -> Any:
+        if self.transform == "jvp":
+            return torch.func.jvp(self.row, (x,), (torch.ones_like(x),))
+        if self.transform == "grad":
+            return torch.func.grad(lambda x: self.row(x).sum())(x)
+        return torch.func.vmap(self.row)(x)
+
+
+@pytest.mark.parametrize("transform", ["jvp", "grad", "vmap"])
+def test_modules_called_within_function_transforms_are_compared(transform: str) -> None:
+    report = compare(Transformed(transform), (torch.randn(2, 3),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"lin.weight"}
+
+
 def test_a_model_may_be_compared_again_and_again() -> None:
     model = mlp()
     for _ in range(torch._dynamo.config.recompile_limit + 2):
@@ -309,7 +344,7 @@ def test_a_model_that_is_never_compiled_is_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x + 1
 
-    with pytest.raises(UsageError, match=r"torch\.compile made no graph"):
+    with pytest.raises(UsageError, match=r"^torch\.compile made no graph.*; torch says: .*compiler\.disable.*Hint: ."):
         compare(Eager(), (torch.ones(2),))
 
 

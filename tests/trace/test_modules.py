@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dort_compare.errors import UsageError
 from dort_compare.trace import run_module
+from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call
 
 
@@ -29,6 +30,18 @@ def test_outputs_are_named_by_their_path() -> None:
     assert list(run(nn.Identity(), torch.ones(2)).outputs) == ["output"]
 
 
+@dataclass
+class Pair:
+    first: Any
+    second: Any
+
+
+def test_outputs_in_dataclasses_are_named_by_their_fields() -> None:
+    outcome = run(nn.Identity(), (Pair(torch.ones(1), {"a": Pair(torch.zeros(2), None)}), Pair))
+    assert list(outcome.outputs) == ["[0].first", "[0].second['a'].first"]
+    assert set(run(nn.Identity(), Pair(torch.ones(1), 2)).outputs) == {".first"}
+
+
 def test_gradients_are_named_by_parameter_or_argument() -> None:
     scale = torch.tensor(2.0, requires_grad=True)
     x = torch.ones(2, requires_grad=True)
@@ -42,6 +55,24 @@ def test_the_given_loss_is_differentiated() -> None:
     x = torch.tensor([[1.0, 2.0]])
     outcome = run(model, x, backward=True, loss=lambda output: output.sum() * 3)
     assert torch.equal(outcome.gradients["weight"], 3 * x)
+
+
+def test_complex_outputs_are_differentiated() -> None:
+    z = torch.randn(3, dtype=torch.complex64, requires_grad=True)
+    gradient = run(nn.Identity(), z, backward=True).gradients["argument[0]"]
+    assert gradient.dtype == torch.complex64
+    assert gradient.real.count_nonzero() == gradient.imag.count_nonzero() == 3
+    exact = run_in_float64(nn.Identity(), Call((z,), backward=True))
+    assert exact.outputs["output"].dtype == torch.complex128
+    assert torch.equal(exact.gradients["argument[0]"], gradient.to(torch.complex128))
+
+
+def test_what_is_sparse_is_made_dense() -> None:
+    table = nn.Embedding(3, 2, sparse=True)
+    gradient = run(table, torch.tensor([1, 1]), backward=True, loss=lambda output: output.sum()).gradients["weight"]
+    assert gradient.tolist() == [[0, 0], [2, 2], [0, 0]]
+    for sparse in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr()):
+        assert torch.equal(run(nn.Identity(), sparse).outputs["output"], torch.eye(2))
 
 
 def test_nothing_of_the_callers_is_touched() -> None:
