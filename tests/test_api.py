@@ -116,6 +116,24 @@ def test_what_a_model_writes_in_place_is_as_before_and_two_names_are_one_paramet
     assert all(error is not None and error < 1e-4 for error in errors)
 
 
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_default_device_is_the_models_alone(autocast: torch.dtype | None) -> None:
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, torch.device]:
+            y = self.lin(x).relu() * 0.1
+            return nn.functional.dropout(y.mean() + y.cumsum(0), 0.5), torch.zeros(1).device
+
+    model, x = Shifted(), torch.randn(2, 3)
+    with torch.device("meta"):
+        report = compare(model, (x,), backward=True, autocast=autocast, optimized=True)
+        assert model(x)[1].type == "meta"
+    assert report.verdict == "agree", str(report)
+
+
 def test_the_loss_is_the_callers() -> None:
     seen: list[Any] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -16,10 +16,12 @@ from dort_compare.errors import UsageError
 Loss = Callable[[Any], torch.Tensor]
 _REFUSALS = {
     "use_reentrant=True": "checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False",
+    "Inference tensors cannot be saved": "what was made in torch.inference_mode() cannot be differentiated; give "
+    "a clone of it, made outside",
     "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
     "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
 }
-"""What to do about what torch says of a backward pass."""
+"""What to do about what torch says of a call or its backward pass."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     (gradients that the model takes itself), or computes activations again in torch's old way, which yields gradients to
     ``Tensor.backward`` alone.
     """
-    with torch.random.fork_rng(), _restored(_written(function, call)):
+    _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
+    with _mended(), torch.random.fork_rng(), _restored(_written(function, call)):
         torch.manual_seed(0)
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
@@ -79,16 +82,18 @@ def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     found: Sequence[torch.Tensor | None] = ()
     if sources and loss.requires_grad:
-        found = _differentiated(loss, list(sources.values()))
+        found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
     gradients = {name: _dense(gradient) for name, gradient in zip(sources, found, strict=False) if gradient is not None}
     if not gradients:
         raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
     return gradients
 
 
-def _differentiated(loss: torch.Tensor, sources: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+@contextmanager
+def _mended() -> Iterator[None]:
+    """Says in one line what to do about what torch refuses."""
     try:
-        return torch.autograd.grad(loss, sources, allow_unused=True)
+        yield
     except RuntimeError as problem:
         mend = next((mend for said, mend in _REFUSALS.items() if said in str(problem)), None)
         if mend is None:
@@ -96,12 +101,29 @@ def _differentiated(loss: torch.Tensor, sources: Sequence[torch.Tensor]) -> Sequ
         raise UsageError(mend) from None
 
 
-def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
-    """What a call may write in place: parameters, buffers and arguments that have memory."""
+def _state(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
+    """Parameters, buffers and arguments."""
     state = [*function.parameters(), *function.buffers()] if isinstance(function, nn.Module) else []
     leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
-    state += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
-    return [tensor for tensor in state if torch._C._has_storage(tensor)]
+    return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _refuse_foreign(tensors: Iterable[torch.Tensor], what: str) -> None:
+    """Raises UsageError for a tensor that is made of others."""
+    kinds = {type(tensor): tensor.is_nested for tensor in tensors if tensor.is_nested or _is_wrapper(tensor)}
+    for kind, is_nested in kinds.items():
+        name = "nested tensor" if is_nested else f"{kind.__qualname__}, a tensor subclass without memory"
+        raise UsageError(f"{what} is a {name}, which is not compared; have the model take and return plain tensors")
+
+
+def _is_wrapper(tensor: torch.Tensor) -> bool:
+    return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.data_ptr()
+
+
+def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
+    """What a call may write in place: parameters, buffers and arguments that have memory."""
+    state = _state(function, call)
+    return [tensor for tensor in state if torch._C._has_storage(tensor) and not tensor.is_inference()]
 
 
 @contextmanager
@@ -124,6 +146,7 @@ def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) 
 
 def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
     named = {name or "output": _dense(tensor) for name, tensor in _tensors(result)}
+    _refuse_foreign(named.values(), "an output")
     if not named:
         raise UsageError(f"the model returned {type(result).__name__} without any tensor; there is nothing to compare")
     return named
@@ -147,11 +170,11 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The outputs' product with directions that bfloat16 holds exactly: every precision gets the same tangents."""
-    total = torch.zeros(())
+    total = torch.zeros((), device="cpu")
     for output in (torch.view_as_real(each) if each.is_complex() else each for each in outputs.values()):
         if output.is_floating_point() and output.requires_grad:
             generator = torch.Generator().manual_seed(0)
-            direction = torch.randn(output.shape, generator=generator).bfloat16().to(output.device)
+            direction = torch.randn(output.shape, generator=generator, device="cpu").bfloat16().to(output.device)
             wide = torch.promote_types(output.dtype, torch.float32) if output.dtype.itemsize > 1 else torch.float32
             total = (output.to(wide) * direction).sum() + total.to(output.device)
     return total

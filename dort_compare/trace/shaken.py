@@ -84,7 +84,7 @@ class _Shaken(Watched):
     def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
         """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
         wide = torch.float32 if like.dtype in _HALVES else torch.float64
-        chance = torch.rand(like.shape, generator=self.generator, dtype=wide).to(like.device)
+        chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
         towards = chance * (2 / self.share) - 1
         return torch.where(chance < self.share, towards.sign() * (towards.abs() * width).ceil(), 0.0)
 

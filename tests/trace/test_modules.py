@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from dort_compare.errors import UsageError
 from dort_compare.trace import run_module
@@ -131,3 +132,30 @@ def test_what_cannot_be_compared_is_refused(model: nn.Module, call: dict[str, An
     function: Any = (lambda x: None) if isinstance(model, nn.ModuleList) else model
     with pytest.raises(UsageError, match=message):
         run_module(function, dict(model.named_parameters()), replace(Call((torch.ones(2, 1),)), **call))
+
+
+def subclasses() -> list[Tensor]:
+    rows = [torch.ones(1, 2), torch.ones(3, 2)]
+    return [TwoTensor(torch.ones(2), torch.ones(2)), torch.nested.nested_tensor(rows, layout=torch.jagged)]
+
+
+@pytest.mark.parametrize("tensor", subclasses(), ids=["wrapper", "nested"])
+def test_tensors_that_are_made_of_others_are_refused(tensor: Tensor) -> None:
+    with pytest.raises(
+        UsageError, match=r"^a parameter, buffer or argument is a .*; have the model take .* plain tensors$"
+    ):
+        run(nn.Identity(), tensor)
+    model = nn.Identity()
+    model.register_forward_hook(lambda *_: tensor)
+    with pytest.raises(
+        UsageError, match=r"^an output is a (TwoTensor|nested tensor).*; have the model .* plain tensors$"
+    ):
+        run(model, torch.ones(2))
+
+
+def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+    assert run(nn.Linear(2, 2), x).outputs["output"].shape == (1, 2)
+    with pytest.raises(UsageError, match=r"^what was made in torch\.inference_mode\(\) .*; give a clone of it"):
+        run(nn.Linear(2, 2), x, backward=True)
