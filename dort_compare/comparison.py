@@ -128,6 +128,8 @@ def _compare(
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     has_cause = any(row.status == "diverges" for row in values.rows)
+    if all(row.ok for row in traced):
+        tracing.settle_unread()
     waiting.stage("how far rounding scatters the results")
     scatters = tracing.scatters((*others, *traced) if has_cause else (*outcome, *others, *traced))
     outcome, traced = within((*outcome, *others), scatters), within(traced, scatters)

@@ -279,6 +279,47 @@ def test_modules_in_branches_are_no_calls_of_python() -> None:
     assert {row.module for row in report.modules} == {"", "last"}
 
 
+class Scores(nn.Module):
+    """Returns scores that nobody reads, and leaves a key of their shape in a cache; the graph has the scores in another
+    shape where ``is_flat``."""
+
+    def __init__(self, is_flat: bool) -> None:
+        super().__init__()
+        self.key = nn.Linear(4, 4)
+        self.is_flat = is_flat
+
+    def forward(self, x: Tensor, cache: list[Tensor]) -> tuple[Tensor, Tensor]:
+        key = (self.key(x) * 2).view(1, 4, 4)
+        cache.append(key)
+        if self.is_flat:
+            scores = (x @ key[0].mT).softmax(-1)
+            return scores @ key[0], scores.view(1, 4, 4)
+        scores = (x @ key.mT).softmax(-1)
+        return (scores @ key)[0], scores
+
+
+class Cached(nn.Module):
+    def __init__(self, is_flat: bool) -> None:
+        super().__init__()
+        self.first, self.second = Scores(is_flat), Scores(is_flat)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        cache: list[Tensor] = []
+        for layer in (self.first, self.second):
+            x, _ = layer(x, cache)
+        return x, cache
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_results_that_nobody_reads_are_not_held_against_others_of_their_shape(is_flat: bool) -> None:
+    torch.manual_seed(0)
+    call = (torch.randn(4, 4),)
+    report = compare(Cached(is_flat), call, backward=True, loss=lambda results: results[0].square().sum())
+    assert_clean(report)
+    unread = [row.status for row in report.modules if row.leaf == "[1]"]
+    assert unread == ["ok"] * (2 if is_flat else 4)
+
+
 def test_nested_tensors_between_modules_are_passed_over() -> None:
     """torch's fast path packs what is padded, in plain eager alone."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
