@@ -17,7 +17,7 @@ from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
-from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of
+from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of, refuse_chance
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.reach import Dataflow
@@ -117,6 +117,7 @@ def _compare(
     if not backend.graphs[before:] and not fallbacks:
         why = compiled_model.refusal
         raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why and f'; {why}'}")
+    refuse_chance(eager, compiled, precision, lambda: run_module(model, dict(model.named_parameters()), call))
     waiting.stage("the graphs on torch's kernels")
     tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
     tracing.settle_in_float64(lambda: run_in_float64(model, call))

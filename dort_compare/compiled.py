@@ -40,7 +40,7 @@ class Compiled:
     def run(self, call: Call) -> Outcome:
         """The outcome of a call; the first one compiles."""
         try:
-            with torch._dynamo.config.patch(allow_rnn=True):
+            with torch._dynamo.config.patch(allow_rnn=True, use_numpy_random_stream=True):
                 return run_module(self._compiled, self._parameters, call)
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -348,6 +349,34 @@ def test_modules_called_within_function_transforms_are_compared(transform: str) 
     report = compare(Transformed(transform), (torch.randn(2, 3),), backward=True)
     assert report.verdict == "agree", str(report)
     assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"lin.weight"}
+
+
+class Reseeded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.seed()
+        return nn.functional.dropout(x.sin())
+
+
+class Numbered(nn.Module):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x.sin() * self.calls
+
+
+@pytest.mark.parametrize("model", [Reseeded(), Numbered()], ids=["reseeded", "counting"])
+def test_a_model_that_is_another_each_time_is_one_line(model: nn.Module) -> None:
+    with pytest.raises(UsageError, match=r"^the model returns something else each time .*; let it keep no count .*$"):
+        compare(model, (torch.ones(64),))
+
+
+def test_numbers_that_numpy_draws_are_the_same_in_eager_and_compiled() -> None:
+    class Permuted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sin()[torch.from_numpy(np.random.permutation(64))]
+
+    assert compare(Permuted(), (torch.arange(64.0),)).verdict == "agree"
 
 
 def test_a_model_may_be_compared_again_and_again() -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
+from dort_compare.trace.seeded import seeded
 
 Loss = Callable[[Any], torch.Tensor]
 _REFUSALS = {
@@ -61,8 +62,7 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
-    with _mended(), torch.random.fork_rng(), _restored(_written(function, call)):
-        torch.manual_seed(0)
+    with _mended(), seeded(), _restored(_written(function, call)):
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)

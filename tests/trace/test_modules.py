@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -112,6 +114,20 @@ def test_random_models_draw_the_same_each_time() -> None:
     model = nn.Dropout()
     x = torch.ones(100)
     assert torch.equal(run(model, x).outputs["output"], run(model, x).outputs["output"])
+
+
+def test_numpy_and_python_draw_the_same_each_time_too() -> None:
+    def draws(x: Tensor) -> Tensor:
+        return x * np.random.rand() + random.random()
+
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.rand()
+    random.seed(1)
+    np.random.seed(1)
+    first, second = (run_module(draws, {}, Call((torch.ones(1),))).outputs["output"] for _ in range(2))
+    assert torch.equal(first, second)
+    assert (random.random(), np.random.rand()) == expected
 
 
 def test_autocast_reaches_the_model() -> None:
