@@ -17,7 +17,7 @@ from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
-from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of
+from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of, refuse_chance
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.reach import Dataflow
@@ -115,7 +115,9 @@ def _compare(
         compiled = compiled_model.run(call)
     fallbacks = tuple(backend.fallbacks[left:])
     if not backend.graphs[before:] and not fallbacks:
-        raise UsageError("torch.compile made no graph of the model: there is nothing to compare")
+        why = compiled_model.refusal
+        raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why and f'; {why}'}")
+    refuse_chance(eager, compiled, precision, lambda: run_module(model, dict(model.named_parameters()), call))
     waiting.stage("the graphs on torch's kernels")
     tracing = Tracing(model, backend, lambda: compiled_model.run(call), modules, precision)
     tracing.settle_in_float64(lambda: run_in_float64(model, call))
@@ -127,6 +129,8 @@ def _compare(
     outcome = outcome_of("debug", eager, compiled, exact, precision)
     traced = outcome_of("traced", eager, tracing.reference, exact, precision)
     has_cause = any(row.status == "diverges" for row in values.rows)
+    if all(row.ok for row in traced):
+        tracing.settle_unread()
     waiting.stage("how far rounding scatters the results")
     scatters = tracing.scatters((*others, *traced) if has_cause else (*outcome, *others, *traced))
     outcome, traced = within((*outcome, *others), scatters), within(traced, scatters)

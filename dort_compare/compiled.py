@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.utils import counters
 
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import DortError, OtherBackendError, one_line
@@ -25,11 +27,20 @@ class Compiled:
         torch._dynamo.reset()
         self._parameters = dict(model.named_parameters())
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+        self._breaks = Counter(counters["graph_break"])
+
+    @property
+    def refusal(self) -> str:
+        """Why torch first left a part of the model uncompiled, and its hint, in one line; "" where it left none."""
+        reason = next(iter(Counter(counters["graph_break"]) - self._breaks), "")
+        what, *more = [line.strip().rstrip(".") for line in reason.splitlines() if line.strip()] or [""]
+        told = [what, *(line for line in more if line.startswith(("Explanation: ", "Hint: ")) and line[-1] != ":")]
+        return f"torch says: {'. '.join(told[:3])}" if what else ""
 
     def run(self, call: Call) -> Outcome:
         """The outcome of a call; the first one compiles."""
         try:
-            with torch._dynamo.config.patch(allow_rnn=True):
+            with torch._dynamo.config.patch(allow_rnn=True, use_numpy_random_stream=True):
                 return run_module(self._compiled, self._parameters, call)
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):

@@ -26,7 +26,11 @@ def dtype_of(value: Any) -> torch.dtype:
 
 def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
     """An argument of a graph as a tensor: a number becomes a 0-d one."""
-    return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=dtype_of(argument))
+    return (
+        argument
+        if isinstance(argument, torch.Tensor)
+        else torch.tensor(argument, dtype=dtype_of(argument), device="cpu")
+    )
 
 
 UNBACKED = "dort_compare.unbacked"

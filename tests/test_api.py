@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -114,6 +115,24 @@ def test_what_a_model_writes_in_place_is_as_before_and_two_names_are_one_paramet
     errors = [row.torch_vs_float64 for row in report.outputs if row.kind == "gradient"]
     assert errors
     assert all(error is not None and error < 1e-4 for error in errors)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_default_device_is_the_models_alone(autocast: torch.dtype | None) -> None:
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, torch.device]:
+            y = self.lin(x).relu() * 0.1
+            return nn.functional.dropout(y.mean() + y.cumsum(0), 0.5), torch.zeros(1).device
+
+    model, x = Shifted(), torch.randn(2, 3)
+    with torch.device("meta"):
+        report = compare(model, (x,), backward=True, autocast=autocast, optimized=True)
+        assert model(x)[1].type == "meta"
+    assert report.verdict == "agree", str(report)
 
 
 def test_the_loss_is_the_callers() -> None:
@@ -297,6 +316,69 @@ def test_a_checkpoint_that_is_differentiated_by_backward_alone_is_one_line() -> 
         compare(Reentrant(), (torch.ones(1, 3, requires_grad=True),), backward=True)
 
 
+def test_a_gradient_that_the_model_takes_itself_is_one_line() -> None:
+    class Slope(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.autograd.grad(x.sin().sum(), x, create_graph=True)[0]
+
+    with pytest.raises(UsageError, match=r"^torch\.compile cannot differentiate .* take it by torch\.func\.grad$"):
+        compare(Slope(), (torch.ones(3, requires_grad=True),), backward=True)
+
+
+class Transformed(nn.Module):
+    """Calls a module within one of torch's function transforms."""
+
+    def __init__(self, transform: str) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+        self.transform = transform
+
+    def row(self, x: Tensor) -> Tensor:
+        return self.lin(x).sin()
+
+    def forward(self, x: Tensor) -> Any:
+        if self.transform == "jvp":
+            return torch.func.jvp(self.row, (x,), (torch.ones_like(x),))
+        if self.transform == "grad":
+            return torch.func.grad(lambda x: self.row(x).sum())(x)
+        return torch.func.vmap(self.row)(x)
+
+
+@pytest.mark.parametrize("transform", ["jvp", "grad", "vmap"])
+def test_modules_called_within_function_transforms_are_compared(transform: str) -> None:
+    report = compare(Transformed(transform), (torch.randn(2, 3),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"lin.weight"}
+
+
+class Reseeded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.seed()
+        return nn.functional.dropout(x.sin())
+
+
+class Numbered(nn.Module):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x.sin() * self.calls
+
+
+@pytest.mark.parametrize("model", [Reseeded(), Numbered()], ids=["reseeded", "counting"])
+def test_a_model_that_is_another_each_time_is_one_line(model: nn.Module) -> None:
+    with pytest.raises(UsageError, match=r"^the model returns something else each time .*; let it keep no count .*$"):
+        compare(model, (torch.ones(64),))
+
+
+def test_numbers_that_numpy_draws_are_the_same_in_eager_and_compiled() -> None:
+    class Permuted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sin()[torch.from_numpy(np.random.permutation(64))]
+
+    assert compare(Permuted(), (torch.arange(64.0),)).verdict == "agree"
+
+
 def test_a_model_may_be_compared_again_and_again() -> None:
     model = mlp()
     for _ in range(torch._dynamo.config.recompile_limit + 2):
@@ -309,7 +391,7 @@ def test_a_model_that_is_never_compiled_is_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x + 1
 
-    with pytest.raises(UsageError, match=r"torch\.compile made no graph"):
+    with pytest.raises(UsageError, match=r"^torch\.compile made no graph.*; torch says: .*compiler\.disable.*Hint: ."):
         compare(Eager(), (torch.ones(2),))
 
 

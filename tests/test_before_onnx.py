@@ -254,6 +254,27 @@ class Routed(nn.Module):
         return self.experts[best].sum(1), best
 
 
+def test_a_gradient_that_cancels_to_nothing_in_torch_is_noise_elsewhere() -> None:
+    """Scores over the edges of a graph: a bias of all of them changes nothing."""
+
+    class Edges(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.score = nn.Linear(8, 1)
+
+        def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+            scores = self.score(torch.cat([x[source], x[target]], -1)).squeeze(-1)
+            most = torch.full((5,), -1e9).scatter_reduce(0, target, scores, "amax")
+            shares = (scores - most[target]).exp()
+            shares = shares / torch.zeros(5).scatter_add(0, target, shares)[target]
+            return torch.zeros_like(x).scatter_add(0, target[:, None].expand(-1, 4), x[source] * shares[:, None])
+
+    ends = torch.tensor([0, 1, 2, 3, 4, 0, 1]), torch.tensor([1, 2, 3, 4, 0, 2, 4])
+    for seed in (18, 22, 29):  # with others torch's is no zero
+        torch.manual_seed(seed)
+        assert_clean(compare(Edges(), (torch.randn(5, 4), *ends), backward=True))
+
+
 def test_what_follows_from_an_open_order_is_noise() -> None:
     """ONNX Runtime may sort equal elements another way than torch: the outputs differ, and both are right."""
     torch.manual_seed(0)
@@ -277,6 +298,47 @@ def test_modules_in_branches_are_no_calls_of_python() -> None:
     report = compare(Branches(), (torch.ones(3, 4),), backward=True)
     assert report.verdict == "agree", str(report)
     assert {row.module for row in report.modules} == {"", "last"}
+
+
+class Scores(nn.Module):
+    """Returns scores that nobody reads, and leaves a key of their shape in a cache; the graph has the scores in another
+    shape where ``is_flat``."""
+
+    def __init__(self, is_flat: bool) -> None:
+        super().__init__()
+        self.key = nn.Linear(4, 4)
+        self.is_flat = is_flat
+
+    def forward(self, x: Tensor, cache: list[Tensor]) -> tuple[Tensor, Tensor]:
+        key = (self.key(x) * 2).view(1, 4, 4)
+        cache.append(key)
+        if self.is_flat:
+            scores = (x @ key[0].mT).softmax(-1)
+            return scores @ key[0], scores.view(1, 4, 4)
+        scores = (x @ key.mT).softmax(-1)
+        return (scores @ key)[0], scores
+
+
+class Cached(nn.Module):
+    def __init__(self, is_flat: bool) -> None:
+        super().__init__()
+        self.first, self.second = Scores(is_flat), Scores(is_flat)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        cache: list[Tensor] = []
+        for layer in (self.first, self.second):
+            x, _ = layer(x, cache)
+        return x, cache
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_results_that_nobody_reads_are_not_held_against_others_of_their_shape(is_flat: bool) -> None:
+    torch.manual_seed(0)
+    call = (torch.randn(4, 4),)
+    report = compare(Cached(is_flat), call, backward=True, loss=lambda results: results[0].square().sum())
+    assert_clean(report)
+    unread = [row.status for row in report.modules if row.leaf == "[1]"]
+    assert unread == ["ok"] * (2 if is_flat else 4)
 
 
 def test_nested_tensors_between_modules_are_passed_over() -> None:

@@ -198,10 +198,10 @@ def _draw(flow: Dataflow, name: str, generator: torch.Generator) -> torch.Tensor
         )
     dtype = _dtype(flow, name, element)
     if dtype == torch.bool:
-        return torch.randint(2, sizes, generator=generator).bool()
+        return torch.randint(2, sizes, generator=generator, device="cpu").bool()
     if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(sizes, generator=generator, dtype=torch.float64).to(dtype)
-    return torch.randint(_rows(flow, name), sizes, generator=generator).to(dtype)
+        return torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
+    return torch.randint(_rows(flow, name), sizes, generator=generator, device="cpu").to(dtype)
 
 
 def _rows(flow: Dataflow, name: str) -> int:

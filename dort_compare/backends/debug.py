@@ -62,6 +62,10 @@ class DebugBackend:
             raise UsageError("a DebugBackend has its options already: give them to DebugBackend(...)")
         return self._compile(graph_module, example_inputs)
 
+    def __deepcopy__(self, _: object) -> DebugBackend:
+        """A copy of a compiled model has the backend of the model, not one of its own."""
+        return self
+
     def compile_graph(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
 

@@ -31,7 +31,9 @@ def _may_round(replay: Replay, node: fx.Node) -> bool:
     dtypes = {dtype for dtype in replay.dtypes() if dtype.is_floating_point}
     numbers = [leaf for leaf in pytree.tree_leaves((node.args, node.kwargs)) if type(leaf) in (int, float)]
     halves = [dtype for dtype in dtypes if dtype in (torch.float16, torch.bfloat16)]
-    inexact = any(torch.tensor(number, dtype=dtype).item() != number for number in numbers for dtype in halves)
+    inexact = any(
+        torch.tensor(number, dtype=dtype, device="cpu").item() != number for number in numbers for dtype in halves
+    )
     return replay.is_chain or len(dtypes) > 1 or inexact
 
 

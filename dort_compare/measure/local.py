@@ -154,7 +154,7 @@ def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
 
     def shake(value: torch.Tensor) -> torch.Tensor:
         unit = torch.finfo(torch.float64 if value.dtype == torch.float64 else dtype).eps
-        signs = torch.randint(2, value.shape, generator=generator).to(value.device) * 2 - 1
+        signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
         return value.double() * (1 + unit * signs)
 
     return shake

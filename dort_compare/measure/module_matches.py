@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -141,6 +141,18 @@ class Matches:
             match.noise_floor = max(match.noise_floor, scatter.floor)
             if scatter.covers(match.distance):
                 match.settle()
+
+    def settle_within(self, modules: Container[str | None], node: fx.Node, value: torch.Tensor) -> None:
+        """Settles the suspects of these modules that a value which the graphs compute there is equal to after all, in
+        whatever shape."""
+        for place, match in self.suspects.items():
+            expected = match.expected
+            fits = expected is not None and (value.dtype, value.numel()) == (expected.dtype, expected.numel())
+            if expected is not None and fits and place.call.module in modules:
+                like = value.reshape(expected.shape)
+                found = self._measured(expected, Sighting(place.kind, place.call, like, None, match.run, node))
+                if found.ok:
+                    self.found[place] = found
 
     def hold_against_float64(self, place: Place, exact: torch.Tensor) -> None:
         """Settles a suspect whose error is about that of eager itself; others learn both errors."""

@@ -201,7 +201,7 @@ def _shaken(value: torch.Tensor, precision: torch.dtype, generator: torch.Genera
     """Every element moved up or down at random by one rounding to ``precision``."""
     if not value.is_floating_point():
         return value
-    signs = torch.randint(2, value.shape, generator=generator).to(value.device) * 2 - 1
+    signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
     return (value.double() * (1 + torch.finfo(precision).eps * signs)).to(value.dtype)
 
 

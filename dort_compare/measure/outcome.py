@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from dort_compare.errors import UsageError
 from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.metrics import Distance, Number, measure
 from dort_compare.measure.rows import is_noise, json_number
@@ -104,3 +105,19 @@ def precision_of(model: nn.Module, call: Call) -> torch.dtype | None:
     arguments = [leaf for leaf in tree_leaves((tuple(call.args), dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
     dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *arguments)]
     return coarsest([*dtypes, call.autocast] if call.autocast else dtypes)
+
+
+def refuse_chance(eager: Outcome, compiled: Outcome, precision: torch.dtype | None, run: Callable[[], Outcome]) -> None:
+    """Raises UsageError where an output departs that is another when ``run`` runs eager again.
+
+    Float64, a further run, would be no measure of noise then.
+    """
+    if not _like(eager, compiled, precision) and not _like(eager, run(), torch.bfloat16):
+        raise UsageError(
+            "the model returns something else each time that it runs in eager torch: nothing can be held against it; "
+            "let it keep no count between calls, nor draw from generators of its own or call torch.seed()"
+        )
+
+
+def _like(eager: Outcome, other: Outcome, precision: torch.dtype | None) -> bool:
+    return all(row.ok for row in outcome_rows("", "output", eager.outputs, other.outputs, {}, precision))

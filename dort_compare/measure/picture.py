@@ -118,7 +118,8 @@ def _furthest(gap: torch.Tensor, steps: Sequence[slice]) -> list[tuple[int, ...]
     flat = gap.flatten()
     found = flat.sort(descending=True, stable=True).indices[:_WORST]
     found = found[flat[found] > 0]
-    places = torch.stack(torch.unravel_index(found, gap.shape), 1) if gap.dim() else torch.zeros(len(found), 0)
+    with gap.device:
+        places = torch.stack(torch.unravel_index(found, gap.shape), 1) if gap.dim() else torch.zeros(len(found), 0)
     return [tuple(int(i) * s.step for i, s in zip(place, steps, strict=True)) for place in places.tolist()]
 
 

@@ -163,7 +163,7 @@ def _finite(tangent: torch.Tensor) -> torch.Tensor:
     if tangent.isfinite().all():
         return tangent
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(tangent.shape, generator=generator).to(tangent)
+    return torch.randn(tangent.shape, generator=generator, device="cpu").to(tangent)
 
 
 def _is_measure(exact: torch.Tensor) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from dort_compare.align.sightings import Lookout, RunGraph, Sighting
+from dort_compare.align.traced_calls import modules_of
 from dort_compare.backends import DebugBackend
 from dort_compare.measure.module_matches import Matches
 from dort_compare.measure.modules import ModuleRow, module_rows
@@ -18,7 +20,7 @@ from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
-from dort_compare.trace.watched import run_graph
+from dort_compare.trace.watched import See, run_graph
 
 
 class EagerModules:
@@ -71,6 +73,20 @@ class Tracing:
         if self._matches.suspects:
             with module_values(self._model, self._matches.hold_against_float64):
                 run()
+
+    def settle_unread(self) -> None:
+        """Settles results that nobody reads, which the graphs do not pass on: they were held against another value."""
+        names = ModuleCalls(self._model).names
+
+        def run(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+            def shown(node: fx.Node, value: torch.Tensor) -> None:
+                self._matches.settle_within([names.get(module) for module in modules_of(node)], node, value)
+                see(node, value)
+
+            return run_graph(graph_module, arguments, shown)
+
+        if self._matches.suspects:
+            self._run(run, lambda _: None)
 
     def scatters(self, rows: Sequence[OutcomeRow]) -> Scatters:
         """How far outputs and gradients scatter where roundings fall by chance; nothing where no row or module asks.

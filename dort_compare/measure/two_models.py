@@ -53,7 +53,7 @@ class Again:
 
 
 def _shake(tensor: torch.Tensor, generator: torch.Generator, precision: torch.dtype) -> torch.Tensor:
-    signs = torch.randint(2, tensor.shape, generator=generator) * 2 - 1
+    signs = torch.randint(2, tensor.shape, generator=generator, device="cpu") * 2 - 1
     return (tensor.double() * (1 + torch.finfo(precision).eps * signs)).to(tensor.dtype)
 
 

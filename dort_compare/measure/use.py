@@ -71,7 +71,7 @@ def _sampled(value: torch.Tensor, exact: torch.Tensor) -> tuple[torch.Tensor, to
 
 @functools.cache
 def _places(numel: int) -> torch.Tensor:
-    return torch.randint(numel, (_SAMPLE,), generator=torch.Generator().manual_seed(numel))
+    return torch.randint(numel, (_SAMPLE,), generator=torch.Generator().manual_seed(numel), device="cpu")
 
 
 def _is_mask(exact: torch.Tensor) -> torch.Tensor:

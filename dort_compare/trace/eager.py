@@ -16,9 +16,11 @@ aten = torch.ops.aten
 
 def reproducible(target: Any) -> Any:
     """``target``, but for a view a reshape, for a kernel may lay out its result otherwise than torch traced, and zeros
-    for what torch leaves as it was in memory, as in its lowering."""
+    for what torch leaves as it was in memory, as in its lowering, or for zeros without memory."""
     if target in UNSET:
         return lambda *args, **kwargs: target(*args, **kwargs).zero_()
+    if target is aten._efficientzerotensor.default:
+        return aten.zeros.default
     return aten.reshape.default if target is aten.view.default else target
 
 

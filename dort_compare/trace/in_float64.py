@@ -45,11 +45,16 @@ def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:
     """A copy, raised, that the run may write in place."""
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to(dtype, copy=True).requires_grad_(tensor.requires_grad)
+    return tensor.detach().to(_raised(tensor.dtype), copy=True).requires_grad_(tensor.requires_grad)
 
 
 def _double(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    if not isinstance(value, torch.Tensor) or _raised(value.dtype) == value.dtype:
         return value
-    return value.detach().double().requires_grad_(value.requires_grad)
+    return value.detach().to(_raised(value.dtype)).requires_grad_(value.requires_grad)
+
+
+def _raised(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype

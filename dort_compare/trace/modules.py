@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -12,8 +12,17 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
+from dort_compare.trace.seeded import seeded
 
 Loss = Callable[[Any], torch.Tensor]
+_REFUSALS = {
+    "use_reentrant=True": "checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False",
+    "Inference tensors cannot be saved": "what was made in torch.inference_mode() cannot be differentiated; give "
+    "a clone of it, made outside",
+    "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
+    "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
+}
+"""What to do about what torch says of a call or its backward pass."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +52,17 @@ class Call:
 def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tensor], call: Call) -> Outcome:
     """Calls ``function`` and, for a backward call, differentiates the loss by parameters and arguments.
 
-    The loss is ``call.loss(result)``; without one, every floating output is multiplied with a fixed random tensor and
-    summed, so that errors of opposite sign do not cancel. No ``.grad`` is touched, the random state stays, and
-    parameters, buffers and arguments that the call writes in place get their content back.
+    The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
+    tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. No ``.grad`` is
+    touched, the random state stays, and parameters, buffers and arguments that the call writes in place get their
+    content back.
 
-    Raises UsageError where a backward call has nothing to differentiate, or computes activations again in torch's old
-    way, which yields gradients to ``Tensor.backward`` alone.
+    Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
+    (gradients that the model takes itself), or computes activations again in torch's old way, which yields gradients to
+    ``Tensor.backward`` alone.
     """
-    with torch.random.fork_rng(), _restored(_written(function, call)):
-        torch.manual_seed(0)
+    _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
+    with _mended(), seeded(), _restored(_written(function, call)):
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
@@ -71,27 +82,48 @@ def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     found: Sequence[torch.Tensor | None] = ()
     if sources and loss.requires_grad:
-        found = _differentiated(loss, list(sources.values()))
-    gradients = {name: gradient for name, gradient in zip(sources, found, strict=False) if gradient is not None}
+        found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
+    gradients = {name: _dense(gradient) for name, gradient in zip(sources, found, strict=False) if gradient is not None}
     if not gradients:
         raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
     return gradients
 
 
-def _differentiated(loss: torch.Tensor, sources: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+@contextmanager
+def _mended() -> Iterator[None]:
+    """Says in one line what to do about what torch refuses."""
     try:
-        return torch.autograd.grad(loss, sources, allow_unused=True)
+        yield
     except RuntimeError as problem:
-        if "use_reentrant=True" not in str(problem):
+        mend = next((mend for said, mend in _REFUSALS.items() if said in str(problem)), None)
+        if mend is None:
             raise
-        raise UsageError("checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False") from None
+        raise UsageError(mend) from None
+
+
+def _state(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
+    """Parameters, buffers and arguments."""
+    state = [*function.parameters(), *function.buffers()] if isinstance(function, nn.Module) else []
+    leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
+    return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _refuse_foreign(tensors: Iterable[torch.Tensor], what: str) -> None:
+    """Raises UsageError for a tensor that is made of others."""
+    kinds = {type(tensor): tensor.is_nested for tensor in tensors if tensor.is_nested or _is_wrapper(tensor)}
+    for kind, is_nested in kinds.items():
+        name = "nested tensor" if is_nested else f"{kind.__qualname__}, a tensor subclass without memory"
+        raise UsageError(f"{what} is a {name}, which is not compared; have the model take and return plain tensors")
+
+
+def _is_wrapper(tensor: torch.Tensor) -> bool:
+    return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.data_ptr()
 
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
-    """What a call may write in place: parameters, buffers and arguments."""
-    state = [*function.parameters(), *function.buffers()] if isinstance(function, nn.Module) else []
-    leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
-    return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+    """What a call may write in place: parameters, buffers and arguments that have memory."""
+    state = _state(function, call)
+    return [tensor for tensor in state if torch._C._has_storage(tensor) and not tensor.is_inference()]
 
 
 @contextmanager
@@ -113,20 +145,36 @@ def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) 
 
 
 def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
-    leaves, _ = pytree.tree_flatten_with_path(result)
-    named = {pytree.keystr(path) or "output": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    named = {name or "output": _dense(tensor) for name, tensor in _tensors(result)}
+    _refuse_foreign(named.values(), "an output")
     if not named:
         raise UsageError(f"the model returned {type(result).__name__} without any tensor; there is nothing to compare")
     return named
 
 
+def _tensors(result: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """By path, also those in dataclasses that pytree does not know."""
+    for path, leaf in pytree.tree_flatten_with_path(result)[0]:
+        name = pytree.keystr(path)
+        if isinstance(leaf, torch.Tensor):
+            yield name, leaf
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            for each in fields(leaf):
+                inner = _tensors(getattr(leaf, each.name))
+                yield from ((f"{name}.{each.name}{rest}", tensor) for rest, tensor in inner)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if torch._C._has_storage(tensor) else tensor.to_dense()
+
+
 def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The outputs' product with directions that bfloat16 holds exactly: every precision gets the same tangents."""
-    total = torch.zeros(())
-    for output in outputs.values():
+    total = torch.zeros((), device="cpu")
+    for output in (torch.view_as_real(each) if each.is_complex() else each for each in outputs.values()):
         if output.is_floating_point() and output.requires_grad:
             generator = torch.Generator().manual_seed(0)
-            direction = torch.randn(output.shape, generator=generator).bfloat16().to(output.device)
+            direction = torch.randn(output.shape, generator=generator, device="cpu").bfloat16().to(output.device)
             wide = torch.promote_types(output.dtype, torch.float32) if output.dtype.itemsize > 1 else torch.float32
             total = (output.to(wide) * direction).sum() + total.to(output.device)
     return total

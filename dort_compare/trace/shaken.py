@@ -17,6 +17,7 @@ from dort_compare.views import is_view
 _HALVES = (torch.float16, torch.bfloat16)
 _UNIT = 0.75
 """Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
+_SUMS = (torch.ops.aten.sum.default, torch.ops.aten.sum.dim_IntList)
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _SHARES = (1.0, 1 / 16)
@@ -31,8 +32,9 @@ def shaken(seed: int) -> functools.partial[Any]:
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
     integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
-    in float32 moves by up to eight roundings, for other kernels add up in another order. Sorts meet equal elements in
-    reverse. Random ops draw what they draw unshaken.
+    in float32 moves by up to eight roundings, for other kernels add up in another order; a sum that is exactly zero by
+    those of its largest term, for in another order the terms need not cancel to the last bit. Sorts meet equal elements
+    in reverse. Random ops draw what they draw unshaken.
     """
     generator = torch.Generator().manual_seed(seed)
     return functools.partial(_run, generator, _SHARES[seed % len(_SHARES)])
@@ -66,7 +68,17 @@ class _Shaken(Watched):
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
         pairs = zip(values, traced, strict=True)
-        return pytree.tree_unflatten([self._rounded(value, like, width) for value, like in pairs], form)
+        moved = [self._rounded(value, like, width) for value, like in pairs]
+        if target in _SUMS:
+            moved = [self._uncancelled(value, args[0]) for value in moved]
+        return pytree.tree_unflatten(moved, form)
+
+    def _uncancelled(self, total: torch.Tensor, terms: torch.Tensor) -> torch.Tensor:
+        """``total`` with what ``terms`` in another order may leave where it is zero; integers leave none."""
+        if total.dtype in _HALVES or torch.equal(terms, terms.round()):
+            return total
+        rounding = _UNIT * torch.finfo(total.dtype).eps * terms.abs().nan_to_num(0, 0, 0).max()
+        return torch.where(total == 0, (self._steps(total, _REORDERED) * rounding).to(total.dtype), total)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
         """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
@@ -84,7 +96,7 @@ class _Shaken(Watched):
     def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
         """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
         wide = torch.float32 if like.dtype in _HALVES else torch.float64
-        chance = torch.rand(like.shape, generator=self.generator, dtype=wide).to(like.device)
+        chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
         towards = chance * (2 / self.share) - 1
         return torch.where(chance < self.share, towards.sign() * (towards.abs() * width).ceil(), 0.0)
 

@@ -274,3 +274,15 @@ def test_threads_that_compile_at_once(tmp_path: Path) -> None:
     entries = json.loads((tmp_path / "manifest.json").read_text())["graphs"]
     assert list(entries) == [f"model_{n}" for n in range(16)]
     assert all("inputs" in entry for entry in entries.values())
+
+
+def test_a_copy_of_a_compiled_model_has_the_same_backend() -> None:
+    backend = DebugBackend()
+    compiled = torch.compile(nn.Linear(3, 2), backend=backend)
+    x = torch.randn(2, 3)
+    compiled(x)
+    copied = copy.deepcopy(compiled)
+    with torch.no_grad():
+        copied.weight.zero_()
+        assert torch.equal(copied(x), copied.bias.expand(2, 2))
+    torch.testing.assert_close(compiled(x), compiled._orig_mod(x))

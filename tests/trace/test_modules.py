@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from dort_compare.errors import UsageError
 from dort_compare.trace import run_module
+from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call
 
 
@@ -29,6 +33,18 @@ def test_outputs_are_named_by_their_path() -> None:
     assert list(run(nn.Identity(), torch.ones(2)).outputs) == ["output"]
 
 
+@dataclass
+class Pair:
+    first: Any
+    second: Any
+
+
+def test_outputs_in_dataclasses_are_named_by_their_fields() -> None:
+    outcome = run(nn.Identity(), (Pair(torch.ones(1), {"a": Pair(torch.zeros(2), None)}), Pair))
+    assert list(outcome.outputs) == ["[0].first", "[0].second['a'].first"]
+    assert set(run(nn.Identity(), Pair(torch.ones(1), 2)).outputs) == {".first"}
+
+
 def test_gradients_are_named_by_parameter_or_argument() -> None:
     scale = torch.tensor(2.0, requires_grad=True)
     x = torch.ones(2, requires_grad=True)
@@ -42,6 +58,24 @@ def test_the_given_loss_is_differentiated() -> None:
     x = torch.tensor([[1.0, 2.0]])
     outcome = run(model, x, backward=True, loss=lambda output: output.sum() * 3)
     assert torch.equal(outcome.gradients["weight"], 3 * x)
+
+
+def test_complex_outputs_are_differentiated() -> None:
+    z = torch.randn(3, dtype=torch.complex64, requires_grad=True)
+    gradient = run(nn.Identity(), z, backward=True).gradients["argument[0]"]
+    assert gradient.dtype == torch.complex64
+    assert gradient.real.count_nonzero() == gradient.imag.count_nonzero() == 3
+    exact = run_in_float64(nn.Identity(), Call((z,), backward=True))
+    assert exact.outputs["output"].dtype == torch.complex128
+    assert torch.equal(exact.gradients["argument[0]"], gradient.to(torch.complex128))
+
+
+def test_what_is_sparse_is_made_dense() -> None:
+    table = nn.Embedding(3, 2, sparse=True)
+    gradient = run(table, torch.tensor([1, 1]), backward=True, loss=lambda output: output.sum()).gradients["weight"]
+    assert gradient.tolist() == [[0, 0], [2, 2], [0, 0]]
+    for sparse in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr()):
+        assert torch.equal(run(nn.Identity(), sparse).outputs["output"], torch.eye(2))
 
 
 def test_nothing_of_the_callers_is_touched() -> None:
@@ -82,6 +116,20 @@ def test_random_models_draw_the_same_each_time() -> None:
     assert torch.equal(run(model, x).outputs["output"], run(model, x).outputs["output"])
 
 
+def test_numpy_and_python_draw_the_same_each_time_too() -> None:
+    def draws(x: Tensor) -> Tensor:
+        return x * np.random.rand() + random.random()
+
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.rand()
+    random.seed(1)
+    np.random.seed(1)
+    first, second = (run_module(draws, {}, Call((torch.ones(1),))).outputs["output"] for _ in range(2))
+    assert torch.equal(first, second)
+    assert (random.random(), np.random.rand()) == expected
+
+
 def test_autocast_reaches_the_model() -> None:
     assert run(nn.Linear(2, 2), torch.ones(1, 2), autocast=torch.bfloat16).outputs["output"].dtype == torch.bfloat16
 
@@ -100,3 +148,30 @@ def test_what_cannot_be_compared_is_refused(model: nn.Module, call: dict[str, An
     function: Any = (lambda x: None) if isinstance(model, nn.ModuleList) else model
     with pytest.raises(UsageError, match=message):
         run_module(function, dict(model.named_parameters()), replace(Call((torch.ones(2, 1),)), **call))
+
+
+def subclasses() -> list[Tensor]:
+    rows = [torch.ones(1, 2), torch.ones(3, 2)]
+    return [TwoTensor(torch.ones(2), torch.ones(2)), torch.nested.nested_tensor(rows, layout=torch.jagged)]
+
+
+@pytest.mark.parametrize("tensor", subclasses(), ids=["wrapper", "nested"])
+def test_tensors_that_are_made_of_others_are_refused(tensor: Tensor) -> None:
+    with pytest.raises(
+        UsageError, match=r"^a parameter, buffer or argument is a .*; have the model take .* plain tensors$"
+    ):
+        run(nn.Identity(), tensor)
+    model = nn.Identity()
+    model.register_forward_hook(lambda *_: tensor)
+    with pytest.raises(
+        UsageError, match=r"^an output is a (TwoTensor|nested tensor).*; have the model .* plain tensors$"
+    ):
+        run(model, torch.ones(2))
+
+
+def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+    assert run(nn.Linear(2, 2), x).outputs["output"].shape == (1, 2)
+    with pytest.raises(UsageError, match=r"^what was made in torch\.inference_mode\(\) .*; give a clone of it"):
+        run(nn.Linear(2, 2), x, backward=True)

@@ -61,6 +61,14 @@ def test_bounds_are_kept(graphs_of: GraphsOf) -> None:
         assert not moved["log"].isnan().any()
 
 
+def test_a_sum_that_cancels_moves_by_roundings_of_its_terms(graphs_of: GraphsOf) -> None:
+    half = torch.randn(32)
+    (graph,) = graphs_of(lambda x: x.sum(0, keepdim=True) + x.round().sum(0, keepdim=True), torch.cat([half, -half]))
+    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    assert plain["sum_1"] == plain["sum_2"] == moved["sum_2"] == 0
+    assert 0 < moved["sum_1"].abs() <= 9 * torch.finfo(torch.float32).eps * half.abs().max()
+
+
 def test_random_ops_draw_what_they_draw() -> None:
     module = torch.fx.symbolic_trace(lambda x: torch.ops.aten.bernoulli.p(x, 0.5))
     drawn = []
