@@ -9,13 +9,13 @@ from importlib.metadata import version
 from typing import Any, Protocol
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 
 from dort_compare import provenance
+from dort_compare.backends import saved
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.subclass import fall_back, foreign_subclass
@@ -43,8 +43,7 @@ def aot_backend(
 ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
     """A torch.compile backend that gives each graph to ``compiler``, with the phase it was traced for.
 
-    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. The partitioner is the one
-    that honours activation checkpointing; inductor and aot_eager use it too.
+    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes.
     """
     table = decompositions()
 
@@ -65,7 +64,7 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=min_cut_rematerialization_partition,
+                partition_fn=saved.partition,
             )
             return backend(graph_module, example_inputs)
 

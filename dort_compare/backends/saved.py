@@ -1,0 +1,42 @@
+"""Cuts the joint graph of AOTAutograd in a forward and a backward one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch import fx
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+
+
+def partition(
+    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Torch's partitioner, which honours activation checkpointing; inductor and aot_eager use it too.
+
+    An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
+    partitioner saves it for the backward graph, which is to have it as it was before, a copy is saved.
+    """
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    written, output = _written(forward.graph), forward.graph.output_node()
+    returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
+    if written.intersection(saved):
+        with forward.graph.inserting_before(output):
+            copies = {node: _copied(node) for node in dict.fromkeys(saved) if node in written}
+        output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
+        forward.recompile()
+    return forward, backward
+
+
+def _written(graph: fx.Graph) -> set[fx.Node]:
+    """The inputs of which the graph returns a new value."""
+    told = graph.output_node().meta.get("desc") or ()
+    written = {result.mutated_input for result in told if isinstance(result, InputMutationAOTOutput)}
+    return {node for node in graph.find_nodes(op="placeholder") if node.meta.get("desc") in written}
+
+
+def _copied(node: fx.Node) -> fx.Node:
+    copied = node.graph.call_function(torch.ops.aten.clone.default, (node,))
+    copied.meta = {"val": node.meta["val"].clone()}
+    return copied
