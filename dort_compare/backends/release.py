@@ -28,7 +28,8 @@ _LEAST = 8 << 20
 def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
     """A copy of the graph in which all nodes are gathered in submodules, each of which frees about as much as another.
 
-    None where the graph has too little to free. The cuts are where the least is handed on from piece to piece.
+    None where the graph has too little to free. The cuts are where the least is handed on from piece to piece, and no
+    more than a piece frees: what is handed on cannot be computed in place.
     """
     nodes = list(graph_module.graph.nodes)
     places = _places(nodes)
@@ -64,7 +65,7 @@ def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> Iterator[i
     until, across = ([*accumulate(each[i] for i in range(len(nodes)))] for each in (freed, handed))
     for number in range(1, count):
         off = {i: abs(until[i] * count / total - number) for i in places.values()}
-        if near := [i for i in off if off[i] <= 0.5]:
+        if near := [i for i in off if off[i] <= 0.5 and across[i] * count <= total]:
             yield min(near, key=lambda i: (across[i], off[i]))
 
 

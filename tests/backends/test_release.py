@@ -28,9 +28,9 @@ def backward_of_tanh(tangents_1: Tensor, *saved: Tensor) -> Tensor:
     return tangents_1
 
 
-def traced(layers: int) -> fx.GraphModule:
+def traced(layers: int, tangents: int = 1) -> fx.GraphModule:
     with torch._subclasses.FakeTensorMode():
-        return make_fx(backward_of_tanh)(*(torch.empty(MANY) for _ in range(layers + 1)))
+        return make_fx(backward_of_tanh)(torch.empty(tangents, *MANY), *(torch.empty(MANY) for _ in range(layers)))
 
 
 def test_pieces_free_about_as_much_as_one_another() -> None:
@@ -80,6 +80,10 @@ def test_a_graph_with_little_to_free_stays_whole(names: list[str]) -> None:
     for node, name in zip(graph.graph.find_nodes(op="placeholder"), names, strict=True):
         node.name = name
     assert split_backward(graph) is None
+
+
+def test_no_cut_hands_on_more_than_a_piece_frees() -> None:
+    assert split_backward(traced(31, tangents=64)) is None
 
 
 class Layers(nn.Module):
