@@ -2,8 +2,8 @@
 
 Torch's fused attention gives 0 to a query that sees no key, as all its scores are -inf; Softmax gives it NaN. Which
 queries those are is read off the mask, which is smaller than the scores. An infinite query, whose products with all
-keys are -inf, is not among them: there the result is NaN. Graphs that return the logarithm of the sum, for their
-backward graph, keep the nodes.
+keys are -inf, is not among them: there the result is NaN. Those that see no key get 0 also where values are not finite,
+which times 0 are NaN in torch. Graphs that return the logarithm of the sum, for their backward graph, keep the nodes.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def _nodes(scores: ir.Value, peak: ir.Node) -> list[ir.Node] | str:
     divisor = _unless(total.outputs[0], 0, 1)
     if not divisor or [*quotient.inputs] != [weights.outputs[0], divisor[1].outputs[0]]:
         return "the sum, 1 where it is 0, is not what the exponentials are divided by"
-    product = only_reader(quotient.outputs[0], "MatMul") if only_reader(divisor[1].outputs[0], "Div") else None
-    if not product or product.inputs[0] is not quotient.outputs[0] or product.inputs[1] is quotient.outputs[0]:
+    probabilities = quotient.outputs[0]
+    product = only_reader(probabilities, "MatMul") if only_reader(divisor[1].outputs[0], "Div") else None
+    values = product.inputs[1] if product and product.inputs[0] is probabilities else None
+    if not product or values is None or values is probabilities or _rank(values) != scores.shape.rank():
         return "the probabilities are not multiplied with values, or they or their divisor are read elsewhere"
     return [*shift, shifted, weights, total, *divisor, quotient, product]
 
@@ -75,13 +77,19 @@ def _mask(scores: ir.Value) -> tuple[str, ir.Value] | str | None:
         return None
     if made is not None and made.op_type == "Add":
         product, bias = made.inputs
-        if product is not None and _is_product(product) and bias is not None and bias.shape and bias.shape.rank():
+        if product is not None and _is_product(product) and bias is not None and _rank(bias):
             return "Add", bias
     if made is not None and made.op_type == "Where":
         seen, product, hidden = made.inputs
-        if product is not None and _is_product(product) and number(hidden) == -math.inf and seen is not None:
+        hides = number(hidden) == -math.inf and seen is not None and _rank(seen)
+        if product is not None and _is_product(product) and hides:
             return "Where", seen
     return "the scores are no product of matrices, with or without a mask"
+
+
+def _rank(value: ir.Value) -> int:
+    """0 where it is not known."""
+    return value.shape.rank() if value.shape is not None else 0
 
 
 def _is_product(value: ir.Value) -> bool:
@@ -115,7 +123,9 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
         hidden = write("Constant", value=ir.tensor(-math.inf, dtype))
         if kind == "Where":
             value, hidden = write("Cast", value, to=dtype), zero
-        final = write("Where", write("Equal", write("ReduceMax", value, last), hidden), zero, final)
+        # of NaN behind -inf the maximum is -inf in ONNX Runtime, but not the sum
+        is_all, is_sum = (write("Equal", write(by, value, last), hidden) for by in ("ReduceMax", "ReduceSum"))
+        final = write("Where", write("And", is_all, is_sum), zero, final)
     final.shape, final.type, final.name = result.shape, result.type, result.name
     final.metadata_props.update(result.metadata_props)
     model.graph.insert_before(product, made)

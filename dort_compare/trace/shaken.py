@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -70,14 +71,19 @@ class _Shaken(Watched):
         pairs = zip(values, traced, strict=True)
         moved = [self._rounded(value, like, width) for value, like in pairs]
         if target in _SUMS:
-            moved = [self._uncancelled(value, args[0]) for value in moved]
+            moved = [self._uncancelled(value, *args) for value in moved]
         return pytree.tree_unflatten(moved, form)
 
-    def _uncancelled(self, total: torch.Tensor, terms: torch.Tensor) -> torch.Tensor:
+    def _uncancelled(
+        self, total: torch.Tensor, terms: torch.Tensor, dims: Sequence[int] | None = None, keepdim: bool = False
+    ) -> torch.Tensor:
         """``total`` with what ``terms`` in another order may leave where it is zero; integers leave none."""
-        if total.dtype in _HALVES or torch.equal(terms, terms.round()):
+        if total.dtype in _HALVES or not terms.numel() or not terms.is_floating_point():
             return total
-        rounding = _UNIT * torch.finfo(total.dtype).eps * terms.abs().nan_to_num(0, 0, 0).max()
+        if torch.equal(terms, terms.round()):
+            return total
+        largest = terms.abs().nan_to_num(0, 0, 0).amax(dims or (), keepdim)
+        rounding = _UNIT * torch.finfo(total.dtype).eps * largest
         return torch.where(total == 0, (self._steps(total, _REORDERED) * rounding).to(total.dtype), total)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:

@@ -29,7 +29,7 @@ OUTPUT = "float[1, 2, 3, 4] y"
 
 def model(body: str, outputs: str = OUTPUT) -> ir.Model:
     """A model in text form, with the types of all values."""
-    inputs = "float[1, 2, 3, 4] q, float[1, 2, 4, 5] k, float[1, 2, 5, 4] v, float[3, 5] b, bool[3, 5] m"
+    inputs = "float[1, 2, 3, 4] q, float[1, 2, 4, 5] k, float[1, 2, 5, 4] v, float[3, 5] b, bool[3, 5] m, float[5] u"
     text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({outputs}) {CONSTANTS} {{ {body} }}'
     proto = onnx.parser.parse_model(text.replace("0xff800000", "0"))
     next(c for c in proto.graph.initializer if c.name == "low").float_data[:] = [-math.inf]
@@ -47,6 +47,7 @@ FIRES = {
     "products with a number": (WHOLE.replace("s = MatMul(q, k)", "r = MatMul(q, k) s = Mul(r, one)"), "MatMul"),
 }
 STAYS = {
+    "one row of values": WHOLE.replace("MatMul(p, v)", "MatMul(p, u)"),
     "no product": WHOLE.replace("MatMul(q, k)", "Add(b, b)"),
     "hidden scores are finite": WHOLE.replace("s = MatMul(q, k)", "r = MatMul(q, k) s = Where(m, r, zero)"),
     "another axis": WHOLE.replace("(s, last)", "(s, row)"),
@@ -78,7 +79,11 @@ def test_where_a_value_would_be_missed_or_another_meant_nothing_happens(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = STAYS[case]
-    sizes = {"values of probabilities": "float[1, 2, 5, 5] y", "the probabilities are wanted": "float[1, 2, 3, 5] l"}
+    sizes = {
+        "one row of values": "float[1, 2, 3] y",
+        "values of probabilities": "float[1, 2, 5, 5] y",
+        "the probabilities are wanted": "float[1, 2, 3, 5] l",
+    }
     wanted = f"{OUTPUT}, {sizes.get(case, 'float[1, 2, 3, 1] l')}" if " l = " in body else sizes.get(case, OUTPUT)
     before = model(body, wanted)
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
@@ -130,6 +135,16 @@ def test_attention_with(mask: str | None, dtype: torch.dtype, dynamic: bool, cap
         close = {"rtol": 1e-2, "atol": 1e-3} if dtype == torch.float16 else {}  # torch multiplies in float16
         torch.testing.assert_close(found, module(*inputs), **close)
     assert "softmax at _scaled_dot_product_flash_attention_for_cpu: made" in caplog.messages
+
+
+def test_a_bias_of_nan_stays_one() -> None:
+    """ONNX Runtime's maximum of -inf and NaN, in that order, is -inf."""
+    bias = torch.zeros(8, 8)
+    bias[3], bias[3, 5] = -math.inf, math.nan
+    with torch.no_grad():
+        found = torch.compile(Attention(), backend="dort", options={"cache": False})(*operands(), bias)
+    assert found[:, :, 3].isnan().all()
+    assert not found[:, :, 4].isnan().any()
 
 
 @pytest.mark.parametrize("mask", [None, "a mask a batch"], ids=str)

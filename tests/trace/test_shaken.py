@@ -69,6 +69,19 @@ def test_a_sum_that_cancels_moves_by_roundings_of_its_terms(graphs_of: GraphsOf)
     assert 0 < moved["sum_1"].abs() <= 9 * torch.finfo(torch.float32).eps * half.abs().max()
 
 
+def test_a_sum_of_zeros_beside_one_of_large_terms_holds_still(graphs_of: GraphsOf) -> None:
+    x = torch.stack([torch.zeros(32), 1e6 * torch.randn(32)])
+    (graph,) = graphs_of(lambda x: x.sum(-1) + (x * x).sum([1], keepdim=True), x)
+    for seed in range(8):
+        moved = values(shaken(seed), graph)
+        assert moved["sum_1"][0] == moved["sum_2"][0] == 0
+
+
+def test_counts_hold_still(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(lambda x: (x > 0).sum(-1, dtype=torch.float32), torch.randn(3, 8))
+    assert torch.equal(values(shaken(0), graph)["sum_1"], values(run_graph, graph)["sum_1"])
+
+
 def test_random_ops_draw_what_they_draw() -> None:
     module = torch.fx.symbolic_trace(lambda x: torch.ops.aten.bernoulli.p(x, 0.5))
     drawn = []
