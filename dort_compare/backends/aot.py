@@ -58,7 +58,7 @@ def aot_backend(
             right_margin_loss(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
-            traced = told.around(compiler)
+            traced = told.around(_donating_nothing(compiler))
             backend = aot_autograd(
                 fw_compiler=functools.partial(traced, phase="forward"),
                 bw_compiler=functools.partial(traced, phase="backward"),
@@ -67,6 +67,20 @@ def aot_backend(
                 partition_fn=saved.partition,
             )
             return backend(graph_module, example_inputs)
+
+    return compile_graph
+
+
+def _donating_nothing(compiler: GraphCompiler) -> GraphCompiler:
+    """``compiler``; torch, which asks for donated activations in each backward pass too, knows that there are none."""
+
+    def compile_graph(
+        graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
+    ) -> Callable[..., Any]:
+        context = TracingContext.try_get()
+        if context and context.fw_metadata:
+            context.fw_metadata.bw_donated_idxs = []
+        return compiler(graph_module, example_inputs, phase=phase)
 
     return compile_graph
 

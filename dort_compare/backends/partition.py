@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from dort_compare.backends.aot import compile_id, still_inputs
-from dort_compare.backends.building import Building
+from dort_compare.backends.building import Building, Built
 from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
@@ -36,6 +37,7 @@ class Kept:
     dumped: str | None = None
 
 
+_LOG = logging.getLogger("dort_compare.backends")
 Keep = Callable[[fx.GraphModule, Lowered, Program], Kept]
 
 
@@ -78,9 +80,7 @@ def _compiled(
     reasons = dict(build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:
-            split = split_backward(graph_module) if release else None
-            pieces = pieces_of(split) if split else {"": graph_module}
-            built = {name: build(piece) for name, piece in pieces.items()}
+            split, built = _built(graph_module, build, release)
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:
@@ -91,11 +91,10 @@ def _compiled(
             if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
                 build.refuse(graph_module, reasons)
         else:
-            boxed = {name: kept(piece, *built[name]) for name, piece in pieces.items()}
             if split is None:
-                return boxed[""], ()
-            for name, made in boxed.items():
-                install(split, name, made, built[name][0].signature)
+                return kept(graph_module, *built[""]), ()
+            for name, piece in pieces_of(split).items():
+                install(split, name, kept(piece, *built[name]), built[name][0].signature)
             return in_order(split), ()
     with told.stages("cut"):
         split = split_graph(graph_module, reasons)
@@ -106,6 +105,21 @@ def _compiled(
     if fallbacks:
         warn(fallbacks, graph_module)
     return in_order(split), fallbacks
+
+
+def _built(
+    graph_module: fx.GraphModule, build: Building, release: bool
+) -> tuple[fx.GraphModule | None, Mapping[str, Built]]:
+    """The programs of the pieces of a graph that is to release what it reads; of the whole where that is not to be cut,
+    or where a piece is refused."""
+    if release and (split := split_backward(graph_module)):
+        try:
+            return split, {name: build(piece) for name, piece in pieces_of(split).items()}
+        except (RuntimeUnavailableError, UsageError):
+            raise
+        except Exception as problem:  # noqa: BLE001  (whatever it is, the whole graph may do without)
+            _LOG.debug("a backward graph is made in one piece: %s", problem)
+    return None, {"": build(graph_module)}
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.

@@ -9,6 +9,8 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
+from dort_compare.views import is_view
+
 
 def partition(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
@@ -16,14 +18,15 @@ def partition(
     """Torch's partitioner, which honours activation checkpointing; inductor and aot_eager use it too.
 
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
-    partitioner saves it for the backward graph, which is to have it as it was before, a copy is saved.
+    partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved.
     """
     forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     written, output = _written(forward.graph), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
-    if written.intersection(saved):
+    shared = [node for node in dict.fromkeys(saved) if _viewed(node) in written]
+    if shared:
         with forward.graph.inserting_before(output):
-            copies = {node: _copied(node) for node in dict.fromkeys(saved) if node in written}
+            copies = {node: _copied(node) for node in shared}
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
     return forward, backward
@@ -34,6 +37,13 @@ def _written(graph: fx.Graph) -> set[fx.Node]:
     told = graph.output_node().meta.get("desc") or ()
     written = {result.mutated_input for result in told if isinstance(result, InputMutationAOTOutput)}
     return {node for node in graph.find_nodes(op="placeholder") if node.meta.get("desc") in written}
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """The value whose memory a node is a view of; the node itself where it is none."""
+    while isinstance(node, fx.Node) and node.op == "call_function" and is_view(node):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _copied(node: fx.Node) -> fx.Node:

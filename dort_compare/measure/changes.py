@@ -28,13 +28,17 @@ class Course:
 
     @property
     def latest(self) -> Change:
-        """The change from the run before the newest to the newest."""
-        return _between(*self.states[-2:])
+        """The change from the run before the newest to the newest; what neither has is gone."""
+        return self._since(-2)
 
     @property
     def overall(self) -> Change:
         """The change from the first run to the newest; what neither has is gone."""
-        return _between(self.states[0], self.states[-1]) if self.states[-1] else "gone"
+        return self._since(0)
+
+    def is_in(self, *positions: int) -> bool:
+        """Whether any of the runs at these positions has it."""
+        return any(self.states[position] for position in positions)
 
     @property
     def since(self) -> int:
@@ -59,6 +63,9 @@ class Course:
     def newest(self) -> State:
         """As it was last seen."""
         return self._known[-1]
+
+    def _since(self, position: int) -> Change:
+        return _between(self.states[position], self.states[-1]) if self.states[-1] else "gone"
 
     @property
     def _known(self) -> list[State]:

@@ -55,7 +55,7 @@ class Run:
 
     @property
     def departing(self) -> int:
-        """How many values, outputs and gradients depart by themselves."""
+        """How many values depart by themselves, and how many outputs and gradients do."""
         return sum(state.status == "diverges" for state in self.states.values())
 
     @property
@@ -99,14 +99,14 @@ def _values(report: Json) -> Iterator[tuple[Key, State]]:
         if graph not in of_graph:
             of_graph[graph] = numbers[row["phase"]]
             numbers[row["phase"]] += 1
-        errors = [_in_floors(row[which], row["noise_floor"]) for which in ("local", "inherited") if row[which]]
+        errors = [_in_floors(row[which], row.get("noise_floor")) for which in ("local", "inherited") if row[which]]
         state = State(row["status"], max(errors, default=None), row["module"], row["source"])
         yield Key("value", f"{row['phase']} {of_graph[graph]}", row["fx_node"], row["target"]), state
 
 
 def _outputs(report: Json) -> Iterator[tuple[Key, State]]:
     for row in report["outputs"]:
-        error = _in_floors(row["distance"], row["noise_floor"]) if row["distance"] else None
+        error = _in_floors(row["distance"], row.get("noise_floor")) if row["distance"] else None
         yield Key(row["kind"], row["backend"], row["name"], ""), State("ok" if row["ok"] else "diverges", error)
 
 

@@ -42,9 +42,9 @@ def _runs_table(runs: Sequence[Run]) -> str:
 
 def _counts(many: int, found: Sequence[Course]) -> Iterator[str]:
     """From the run before the newest, and, where that is another, from the first."""
-    steps = {many - 1: Counter(each.latest for each in found)}
+    steps = {many - 1: Counter(each.latest for each in found if each.is_in(-2, -1))}
     if many > 2:
-        steps[1] = Counter(each.overall for each in found)
+        steps[1] = Counter(each.overall for each in found if each.is_in(0, -1))
     for first, counts in steps.items():
         told = ", ".join(f"{counts[change]} {word}" for change, word in _WORDS.items() if counts[change])
         yield f"values, outputs and gradients, from run {first} to {many}: {told or 'none'}"

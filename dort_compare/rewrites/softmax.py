@@ -55,7 +55,7 @@ def _nodes(scores: ir.Value, peak: ir.Node) -> list[ir.Node] | str:
     probabilities = quotient.outputs[0]
     product = only_reader(probabilities, "MatMul") if only_reader(divisor[1].outputs[0], "Div") else None
     values = product.inputs[1] if product and product.inputs[0] is probabilities else None
-    if not product or values is None or values is probabilities or _rank(values) != scores.shape.rank():
+    if not product or values is None or values is probabilities or _rank(values) != _rank(scores):
         return "the probabilities are not multiplied with values, or they or their divisor are read elsewhere"
     return [*shift, shifted, weights, total, *divisor, quotient, product]
 
@@ -81,8 +81,8 @@ def _mask(scores: ir.Value) -> tuple[str, ir.Value] | str | None:
             return "Add", bias
     if made is not None and made.op_type == "Where":
         seen, product, hidden = made.inputs
-        hides = number(hidden) == -math.inf and seen is not None and _rank(seen)
-        if product is not None and _is_product(product) and hides:
+        is_hidden = product is not None and _is_product(product) and number(hidden) == -math.inf
+        if is_hidden and seen is not None and _rank(seen):
             return "Where", seen
     return "the scores are no product of matrices, with or without a mask"
 

@@ -152,15 +152,15 @@ def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
     return named
 
 
-def _tensors(result: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """By path, also those in dataclasses that pytree does not know."""
+def _tensors(result: Any, within: tuple[int, ...] = ()) -> Iterator[tuple[str, torch.Tensor]]:
+    """By path, also those in dataclasses that pytree does not know; ``within`` are the ids of those around it."""
     for path, leaf in pytree.tree_flatten_with_path(result)[0]:
         name = pytree.keystr(path)
         if isinstance(leaf, torch.Tensor):
             yield name, leaf
-        elif is_dataclass(leaf) and not isinstance(leaf, type):
+        elif is_dataclass(leaf) and not isinstance(leaf, type) and id(leaf) not in within:
             for each in fields(leaf):
-                inner = _tensors(getattr(leaf, each.name))
+                inner = _tensors(getattr(leaf, each.name, None), (*within, id(leaf)))
                 yield from ((f"{name}.{each.name}{rest}", tensor) for rest, tensor in inner)
 
 

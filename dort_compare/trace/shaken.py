@@ -82,7 +82,7 @@ class _Shaken(Watched):
             return total
         if torch.equal(terms, terms.round()):
             return total
-        largest = terms.abs().nan_to_num(0, 0, 0).amax(dims or (), keepdim)
+        largest = terms.abs().nan_to_num(0, 0, 0).amax(tuple(dims or ()), keepdim)
         rounding = _UNIT * torch.finfo(total.dtype).eps * largest
         return torch.where(total == 0, (self._steps(total, _REORDERED) * rounding).to(total.dtype), total)
 

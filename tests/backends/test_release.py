@@ -14,8 +14,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from dort_compare.backends import release
+from dort_compare.backends.building import Building
 from dort_compare.backends.pieces import pieces_of
 from dort_compare.backends.release import split_backward
+from dort_compare.errors import UnsupportedGraphError
+from dort_compare.lowering.lowered import Lowered
 from dort_compare.runtime.binding import Binding
 
 MANY = 1024, 1024
@@ -95,6 +98,26 @@ class Layers(nn.Module):
         for layer in self.layers:
             x = torch.tanh(layer(x))
         return x
+
+
+def test_a_graph_of_which_a_piece_is_refused_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    built: list[int] = []
+    lowered = Building.lowered
+
+    def refusing(self: Building, graph_module: fx.GraphModule) -> Lowered:
+        calls = len(graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default))
+        if self.phase == "backward":
+            built.append(calls)
+            if len(built) == 2:
+                raise UnsupportedGraphError("not this piece")
+        return lowered(self, graph_module)
+
+    monkeypatch.setattr(Building, "lowered", refusing)
+    options = {"fallback": False, "cache": False}
+    torch.compile(Layers(), backend="dort", options=options)(torch.randn(64, 64)).sum().backward()
+    assert len(built) == 3
+    assert built[-1] > 2 * max(built[:2])
 
 
 def test_the_log_counts_the_pieces(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

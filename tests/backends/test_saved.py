@@ -40,6 +40,42 @@ class Counted(nn.Module):
         return y
 
 
+class Viewed(nn.Module):
+    """Saves a view of what it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.ones(3) for _ in range(3))
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        row, (one, two, three) = state[0], self.weights
+        y = x * one * row.sin() + x * two * row.cos() + x * three * row.exp()
+        state.add_(1)
+        return y
+
+
+def test_a_view_of_what_is_written() -> None:
+    x, state = torch.randn(3), torch.rand(4, 3)
+    gradients, written = [], []
+    for backend in ("eager", "dort"):
+        model, given = Viewed(), state.clone()
+        torch.compile(model, backend=backend)(x, given).sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+        written.append(given)
+    torch.testing.assert_close(gradients[1], gradients[0])
+    torch.testing.assert_close(written[1], state + 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_graph_that_is_kept_can_be_differentiated_again(dynamic: bool) -> None:
+    model, x = nn.Sequential(nn.Linear(6, 6), nn.Tanh()), torch.randn(5, 6, requires_grad=True)
+    loss = torch.compile(model, backend="dort", dynamic=dynamic)(x).square().sum()
+    (once,) = torch.autograd.grad(loss, x, retain_graph=True)
+    (again,) = torch.autograd.grad(loss, x)
+    assert torch.equal(once, again)
+    torch.testing.assert_close(once, torch.autograd.grad(model(x).square().sum(), x)[0])
+
+
 @pytest.mark.parametrize("backend", ["dort", "dort_debug"])
 @pytest.mark.parametrize("kind", [Adversaries, Counted])
 def test_gradients_and_buffers(kind: type[nn.Module], backend: str) -> None:

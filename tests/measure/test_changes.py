@@ -9,6 +9,7 @@ from past_reports import output, report, row
 
 from dort_compare.measure.changes import Course, courses
 from dort_compare.measure.runs import run_of
+from dort_compare.report.changes import changes_text
 
 
 def changes(*reports: dict[str, Any]) -> list[Course]:
@@ -69,7 +70,7 @@ BAD, FINE, ODD = row("a", "diverges", 9.0), row("a"), row("a", "unaligned")
         ((None, None, FINE), "new", "new", 2, True),
         ((FINE, FINE, None), "gone", "gone", 2, True),
         ((None, FINE, None), "gone", "gone", 2, True),
-        ((FINE, None, None), "same", "gone", 1, True),
+        ((FINE, None, None), "gone", "gone", 1, True),
         ((FINE, None, FINE), "new", "same", 2, True),
         ((FINE, BAD, BAD), "same", "worse", 1, False),
         ((FINE, BAD, FINE), "better", "same", 2, False),
@@ -85,3 +86,17 @@ def test_a_value_has_a_course_through_the_runs(states, latest, overall, since, i
     (found,) = changes(*(report(*filter(None, [state])) for state in states))
     assert (found.latest, found.overall, found.since, found.is_quiet) == (latest, overall, since, is_quiet)
     assert set(found.to_json()["statuses"]) == {str(i) for i, state in enumerate(states) if state}
+
+
+def test_counts_are_of_what_either_run_has() -> None:
+    reports = [report(row("a"), row("b")), report(row("a")), report(row("a"))]
+    text = changes_text([run_of(each) for each in reports], changes(*reports))
+    assert "from run 2 to 3: 1 the same\n" in text
+    assert "from run 1 to 3: 1 gone, 1 the same" in text
+
+
+def test_a_value_without_a_floor_departs_by_any_error() -> None:
+    bare = row("a", error=2.0)
+    del bare["noise_floor"]
+    (found,) = changes(report(bare), report(bare))
+    assert found.latest == "same"

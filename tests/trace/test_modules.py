@@ -45,6 +45,12 @@ def test_outputs_in_dataclasses_are_named_by_their_fields() -> None:
     assert set(run(nn.Identity(), Pair(torch.ones(1), 2)).outputs) == {".first"}
 
 
+def test_a_dataclass_that_holds_itself_is_entered_once() -> None:
+    pair = Pair(torch.ones(1), None)
+    pair.second = pair
+    assert set(run(nn.Identity(), pair).outputs) == {".first"}
+
+
 def test_gradients_are_named_by_parameter_or_argument() -> None:
     scale = torch.tensor(2.0, requires_grad=True)
     x = torch.ones(2, requires_grad=True)

@@ -82,10 +82,11 @@ function changesVerdict({ runs, changes }) {
   const isGood = many("worse") === 0;
   const title = isGood ? (many("better") ? "Better" : "Nothing got worse") : many("better") ? "Better and worse" : "Worse";
   const line = (run) => make("p", { class: "sentence" }, make("span", { class: "soft" }, `${[run.title, run.environment.date].filter(Boolean).join(", ")}: `), run.summary);
+  const kindsFrom = (first, change) => changes.filter((row) => row.statuses[first] || row.statuses[runs.length - 1]).map((row) => kindOf(row, row[change]));
   const tally = (first, kinds) => make("ul", { class: "tally", "aria-label": `Changes since run ${first}` }, runs.length > 2 ? make("li", { class: "soft" }, `since run ${first}`) : null,
     CHANGES.map((kind) => [kind, kinds.filter((each) => each === kind).length]).filter(([, n]) => n).map(([kind, n]) => make("li", {}, make("strong", {}, n.toLocaleString("en")), badge(kind))));
   return make("section", { id: "verdict", class: `verdict ${isGood ? "good" : "bad"}`, "aria-labelledby": "verdict-title" },
     make("p", { class: "sign", "aria-hidden": "true" }, isGood ? "✓" : "▲"),
-    make("div", {}, make("h1", { id: "verdict-title" }, title), runs.slice(-2).map(line), tally(runs.length - 1, changes.map((row) => row.kind)),
-      runs.length > 2 ? tally(1, changes.map((row) => kindOf(row, row.overall))) : null));
+    make("div", {}, make("h1", { id: "verdict-title" }, title), runs.slice(-2).map(line), tally(runs.length - 1, kindsFrom(runs.length - 2, "latest")),
+      runs.length > 2 ? tally(1, kindsFrom(0, "overall")) : null));
 }
