@@ -75,7 +75,8 @@ class Tracing:
                 run()
 
     def settle_unread(self) -> None:
-        """Settles results that nobody reads, which the graphs do not pass on: they were held against another value."""
+        """Settles suspects that equal a value computed within their module: what the graphs do not pass on, as nobody
+        reads it, was held against another value. To be called where all outputs and gradients agree."""
         names = ModuleCalls(self._model).names
 
         def run(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
