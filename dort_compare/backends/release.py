@@ -46,7 +46,7 @@ def _places(nodes: Sequence[fx.Node]) -> Mapping[fx.Node, int]:
     places: dict[fx.Node, int] = {}
     for i, node in enumerate(nodes):
         if node.op == "call_function":
-            places[node] = places[node.args[0]] if node.target is operator.getitem else i  # type: ignore[index]
+            places[node] = places.get(node.args[0], i) if node.target is operator.getitem else i  # type: ignore[arg-type]
     return places
 
 
