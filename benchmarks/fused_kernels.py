@@ -79,7 +79,33 @@ ATTENTION = Case(
     },
     "int64[3] flat = {0, 0, -1}, int64[4] split = {0, 0, 8, 64}",
 )
-CASES = (NORM, ROTARY, ATTENTION)
+_WEIGHTS = (
+    "h = ReduceMax <keepdims = 1> (x, last) e = Equal(h, low) f = Where(e, zero, h) d = Sub(x, f) w = Exp(d) "
+    "t = ReduceSum <keepdims = 1> (w, last) g = Equal(t, zero) n = Where(g, one, t) y = Div(w, n)"
+)
+_NUMBERS = "float low = {-3.4e38}, float zero = {0}, float one = {1}, int64[1] last = {-1}"
+SOFTMAX = Case(
+    "softmax of torch's fused attention, inference",
+    "float[{b}, 8, {s}, {s}] x",
+    "float[{b}, 8, {s}, {s}] y",
+    _WEIGHTS,
+    {"Softmax": "y = Softmax <axis = -1> (x)"},
+    _NUMBERS,
+)
+SOFTMAX_TRAINED = Case(
+    "softmax of torch's fused attention, training: with the logarithm of the sum",
+    "float[{b}, 8, {s}, {s}] x",
+    "float[{b}, 8, {s}, {s}] y, float[{b}, 8, {s}, 1] l",
+    f"{_WEIGHTS} r = Log(t) l = Add(r, f)",
+    {
+        "Softmax": (
+            "y = Softmax <axis = -1> (x) h = ReduceMax <keepdims = 1> (x, last) "
+            "m = ReduceMax <keepdims = 1> (y, last) r = Log(m) l = Sub(h, r)"
+        )
+    },
+    _NUMBERS,
+)
+CASES = (NORM, ROTARY, ATTENTION, SOFTMAX, SOFTMAX_TRAINED)
 
 
 def session(case: Case, body: str, size: dict[str, int], threads: int) -> ort.InferenceSession:
@@ -110,10 +136,11 @@ def feeds_of(plain: ort.InferenceSession) -> dict[str, np.ndarray]:
 def seconds_of(ways: dict[str, ort.InferenceSession], feeds: dict[str, np.ndarray]) -> Times:
     """Seconds of a run by way. Ends the program where two ways disagree."""
     given = {way: {i.name: feeds[i.name] for i in each.get_inputs()} for way, each in ways.items()}
-    (right,) = ways["nodes"].run(None, given["nodes"])
+    expected = ways["nodes"].run(None, given["nodes"])
     for way, each in ways.items():
-        if not np.allclose(each.run(None, given[way])[0], right, atol=TOLERANCE * np.abs(right).max()):
-            raise SystemExit(f"{way} computes something else")
+        for value, right in zip(each.run(None, given[way]), expected, strict=True):
+            if not np.allclose(value, right, atol=TOLERANCE * np.abs(right).max()):
+                raise SystemExit(f"{way} computes something else")
     return timed({way: partial(each.run, None, given[way]) for way, each in ways.items()}, ROUNDS, ROUND_SECONDS)
 
 

@@ -26,11 +26,9 @@ def dtype_of(value: Any) -> torch.dtype:
 
 def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
     """An argument of a graph as a tensor: a number becomes a 0-d one."""
-    return (
-        argument
-        if isinstance(argument, torch.Tensor)
-        else torch.tensor(argument, dtype=dtype_of(argument), device="cpu")
-    )
+    if isinstance(argument, torch.Tensor):
+        return argument
+    return torch.tensor(argument, dtype=dtype_of(argument), device="cpu")
 
 
 UNBACKED = "dort_compare.unbacked"

@@ -30,7 +30,7 @@ def view_of(node: fx.Node) -> View | None:
 
     AOTAutograd reads strides and offset off such an output, and eager's output changes with what it is a view of.
     """
-    steps, sources = _history(node)
+    steps, sources = history(node)
     computed = [source for source in sources if source.op != "placeholder"]
     if not steps or len(computed) > 1 or not all(isinstance(base.meta.get("val"), torch.Tensor) for base in computed):
         return None
@@ -67,7 +67,7 @@ def _compiled(sources: Sequence[fx.Node], steps: Sequence[fx.Node], result: fx.N
     return fx.GraphModule(torch.nn.Module(), graph).forward
 
 
-def _history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
+def history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
     """The views and sizes that lead to ``node``, and what they start from."""
     steps: set[fx.Node] = set()
     sources: dict[fx.Node, None] = {}

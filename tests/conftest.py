@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
 from dort_compare.cache.folder import FOLDER_VARIABLE
 
 GraphsOf = Callable[..., list[CompiledGraph]]
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -165,7 +165,7 @@ def test_a_model_agrees_with_itself_and_every_value_is_paired() -> None:
     assert {row.status for row in found.rows} == {"equal"}
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(st.integers(0, 2**31))
 def test_names_order_copies_and_commuted_additions_do_not_matter(seed: int) -> None:
     first = attention()
@@ -175,7 +175,7 @@ def test_names_order_copies_and_commuted_additions_do_not_matter(seed: int) -> N
     assert not [value for value in found.findings.unpaired if value.model == "first"]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
 def test_a_planted_fault_is_named_whatever_the_names_and_the_order(seed: int, fault: str) -> None:
     place, plant = FAULTS[fault]
@@ -186,7 +186,7 @@ def test_a_planted_fault_is_named_whatever_the_names_and_the_order(seed: int, fa
     assert [cause.row.pair.first for cause in found.findings.causes] == [place], str(found)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(st.integers(0, 2**31), st.sampled_from(sorted(FAULTS)))
 def test_a_planted_fault_is_named_behind_copies(seed: int, fault: str) -> None:
     place, plant = FAULTS[fault]

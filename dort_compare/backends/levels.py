@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,13 +26,7 @@ def assembled(
     The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views, arithmetic
     on sizes and checks alone do not make a piece.
     """
-    nodes = sorted(graph_module.graph.nodes, key=levels.__getitem__)
-    pieces: dict[int, list[fx.Node]] = defaultdict(list)
-    for node in nodes:
-        if node.op == "call_function" and is_piece(levels[node]):
-            pieces[levels[node]].append(node)
-    kept = {level: piece for level, piece in pieces.items() if not all(map(is_light, piece))}
-    return _Assembly(graph_module).assemble(nodes, levels, kept)
+    return _Assembly(graph_module).assemble(levels, is_piece)
 
 
 def is_light(node: fx.Node) -> bool:
@@ -53,15 +46,15 @@ class _Assembly:
         self.attributes: dict[str, Any] = {}
         self.copies: dict[fx.Node, fx.Node] = {}
 
-    def assemble(
-        self, nodes: Sequence[fx.Node], levels: Mapping[fx.Node, int], pieces: Mapping[int, Sequence[fx.Node]]
-    ) -> fx.GraphModule:
-        """``nodes`` in order, each of ``pieces`` in one submodule at the place of its level."""
+    def assemble(self, levels: Mapping[fx.Node, int], is_piece: Callable[[int], bool]) -> fx.GraphModule:
+        """The nodes by level, in their order; those of a piece in one submodule."""
+        nodes = sorted(self.source.graph.nodes, key=levels.__getitem__)
         for level, group in itertools.groupby(nodes, key=levels.__getitem__):
-            if level in pieces:
-                self._add_piece(pieces[level])
+            members = list(group)
+            if is_piece(level) and any(node.op == "call_function" and not is_light(node) for node in members):
+                self._add_piece(members)
             else:
-                for node in group:
+                for node in members:
                     self._add(node)
         return fx.GraphModule(self.attributes, self.graph)
 

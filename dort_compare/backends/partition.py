@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -92,9 +92,9 @@ def _compiled(
                 build.refuse(graph_module, reasons)
         else:
             if split is None:
-                return kept(graph_module, *built[""]), ()
-            for name, piece in pieces_of(split).items():
-                install(split, name, kept(piece, *built[name]), built[name][0].signature)
+                return kept(graph_module, *built[0]), ()
+            for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
+                install(split, name, kept(piece, lowered, program), lowered.signature)
             return in_order(split), ()
     with told.stages("cut"):
         split = split_graph(graph_module, reasons)
@@ -109,17 +109,17 @@ def _compiled(
 
 def _built(
     graph_module: fx.GraphModule, build: Building, release: bool
-) -> tuple[fx.GraphModule | None, Mapping[str, Built]]:
+) -> tuple[fx.GraphModule | None, Sequence[Built]]:
     """The programs of the pieces of a graph that is to release what it reads; of the whole where that is not to be cut,
     or where a piece is refused."""
     if release and (split := split_backward(graph_module)):
         try:
-            return split, {name: build(piece) for name, piece in pieces_of(split).items()}
+            return split, [build(piece) for piece in pieces_of(split).values()]
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:  # noqa: BLE001  (whatever it is, the whole graph may do without)
             _LOG.debug("a backward graph is made in one piece: %s", problem)
-    return None, {"": build(graph_module)}
+    return None, [build(graph_module)]
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.

@@ -9,7 +9,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
-from dort_compare.views import is_view
+from dort_compare.views import history
 
 
 def partition(
@@ -23,7 +23,7 @@ def partition(
     forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     written, output = _written(forward.graph), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
-    shared = [node for node in dict.fromkeys(saved) if _viewed(node) in written]
+    shared = [node for node in dict.fromkeys(saved) if _shares(node, written)]
     if shared:
         with forward.graph.inserting_before(output):
             copies = {node: _copied(node) for node in shared}
@@ -39,11 +39,10 @@ def _written(graph: fx.Graph) -> set[fx.Node]:
     return {node for node in graph.find_nodes(op="placeholder") if node.meta.get("desc") in written}
 
 
-def _viewed(node: fx.Node) -> fx.Node:
-    """The value whose memory a node is a view of; the node itself where it is none."""
-    while isinstance(node, fx.Node) and node.op == "call_function" and is_view(node):
-        node = node.all_input_nodes[0]
-    return node
+def _shares(node: Any, written: set[fx.Node]) -> bool:
+    """Whether a saved value is one of ``written`` or a view of it."""
+    is_tensor = isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
+    return is_tensor and not written.isdisjoint(history(node)[1])
 
 
 def _copied(node: fx.Node) -> fx.Node:

@@ -11,6 +11,7 @@ from torch import fx
 from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.floor import coarsest, rounding, rounding_of
 from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.shake import shake
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
 from dort_compare.trace.kept import HALF
@@ -152,12 +153,10 @@ def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     """Moves every element up or down at random, by one rounding of ``dtype`` or of float64 where that is its own."""
     generator = torch.Generator().manual_seed(0)
 
-    def shake(value: torch.Tensor) -> torch.Tensor:
-        unit = torch.finfo(torch.float64 if value.dtype == torch.float64 else dtype).eps
-        signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
-        return value.double() * (1 + unit * signs)
+    def moved(value: torch.Tensor) -> torch.Tensor:
+        return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator)
 
-    return shake
+    return moved
 
 
 def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:

@@ -15,6 +15,7 @@ from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding
 from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import json_number
+from dort_compare.measure.shake import shake
 from dort_compare.runtime.providers import Provider
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.onnx_run import OnnxRun
@@ -201,8 +202,7 @@ def _shaken(value: torch.Tensor, precision: torch.dtype, generator: torch.Genera
     """Every element moved up or down at random by one rounding to ``precision``."""
     if not value.is_floating_point():
         return value
-    signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
-    return (value.double() * (1 + torch.finfo(precision).eps * signs)).to(value.dtype)
+    return shake(value, precision, generator).to(value.dtype)
 
 
 def _dtypes(model: onnx.ModelProto) -> Mapping[str, torch.dtype]:

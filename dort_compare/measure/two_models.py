@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
+from dort_compare.measure.shake import shake
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
 from dort_compare.trace.execution import BYTES, NODES, Execution, constant
@@ -46,15 +47,11 @@ class Again:
             return None
         generator = torch.Generator().manual_seed(seed)
         known = {n: self.operands[n] for n in dict.fromkeys(node.operands) if n in self.operands}
-        moved = {n: _shake(t, generator, precision or t.dtype) for n, t in known.items() if t.is_floating_point()}
+        floats = {n: t for n, t in known.items() if t.is_floating_point()}
+        moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
         if not moved:
             return None
         return run_nodes(self.engine, self.side.flow, [node], self.operands, [name], {**known, **moved})[name]
-
-
-def _shake(tensor: torch.Tensor, generator: torch.Generator, precision: torch.dtype) -> torch.Tensor:
-    signs = torch.randint(2, tensor.shape, generator=generator, device="cpu") * 2 - 1
-    return (tensor.double() * (1 + torch.finfo(precision).eps * signs)).to(tensor.dtype)
 
 
 class Lockstep:

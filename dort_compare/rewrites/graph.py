@@ -46,3 +46,11 @@ def fx_nodes_of(nodes: Sequence[ir.Node]) -> str:
     """What the metadata say of a node that computes what ``nodes`` did: the FX nodes of all."""
     names = (name for node in nodes for name in node.metadata_props.get(provenance.FX_NODE, "").split())
     return " ".join(dict.fromkeys(names))
+
+
+def take_place(new: ir.Value, old: ir.Value) -> None:
+    """Lets ``new`` be all that ``old`` is to readers, graph outputs and metadata; ``old`` gets another name."""
+    new.shape, new.type, new.name = old.shape, old.type, old.name
+    new.metadata_props.update(old.metadata_props)
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    old.name = f"{old.name}.before"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader
+from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader, take_place
 
 _KERNEL = "SimplifiedLayerNormalization"
 
@@ -80,8 +80,5 @@ def _replace(model: ir.Model, nodes: Sequence[ir.Node], inputs: Sequence[ir.Valu
     made = ir.Node("", _KERNEL, inputs, attributes, num_outputs=2, name=weighted.name, metadata_props=metadata)
     model.graph.insert_before(weighted, made)
     for result, new in zip(results, made.outputs, strict=True):
-        new.shape, new.type, new.name = result.shape, result.type, result.name
-        new.metadata_props.update(result.metadata_props)
-        result.replace_all_uses_with(new, replace_graph_outputs=True)
-        result.name = f"{result.name}.before"
+        take_place(new, result)
     model.graph.remove(reversed(nodes), safe=True)

@@ -1,4 +1,4 @@
-"""Attention's softmax, ten nodes that pass over all scores, becomes ONNX Runtime's one kernel for it.
+"""Attention's softmax, nine nodes of which five pass over all scores, becomes ONNX Runtime's one kernel for it.
 
 Torch's fused attention gives 0 to a query that sees no key, as all its scores are -inf; Softmax gives it NaN. Which
 queries those are is read off the mask, which is smaller than the scores. An infinite query, whose products with all
@@ -15,7 +15,7 @@ from typing import Any
 import onnx_ir as ir
 
 from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader, readers
+from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader, readers, take_place
 
 _DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 _PRODUCTS = ("MatMul", "FusedMatMul")
@@ -24,9 +24,9 @@ _PRODUCTS = ("MatMul", "FusedMatMul")
 def softmax(model: ir.Model, node: ir.Node) -> str | None:
     """Takes ``exp(x - max(x)) / sum(exp(x - max(x))) @ values`` together at its ReduceMax; returns why not."""
     scores = node.inputs[0]
-    if scores is None or scores.shape is None or scores.dtype not in _DTYPES:
+    if scores is None or not _rank(scores) or scores.dtype not in _DTYPES:
         return "these are no scores of float32 or float64"
-    if not is_over_last(node, scores.shape.rank()):
+    if not is_over_last(node, _rank(scores)):
         return "the maximum is not over the last axis alone"
     nodes = _nodes(scores, node)
     if isinstance(nodes, str):
@@ -46,7 +46,7 @@ def _nodes(scores: ir.Value, peak: ir.Node) -> list[ir.Node] | str:
         return "the maximum, 0 where it is -inf, is not subtracted from the scores and read by nothing else"
     weights = only_reader(shifted.outputs[0], "Exp")
     uses = readers(weights.outputs[0], "ReduceSum", "Div") if weights else None
-    if not weights or not uses or not is_over_last(uses[0], scores.shape.rank()):  # type: ignore[union-attr]
+    if not weights or not uses or not is_over_last(uses[0], _rank(scores)):
         return "the exponentials are not summed and divided by, and read by nothing else"
     total, quotient = uses
     divisor = _unless(total.outputs[0], 0, 1)
@@ -114,7 +114,7 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
         made.append(node)
         return node.outputs[0]
 
-    result, dtype = product.outputs[0], scores.dtype
+    dtype = scores.dtype
     assert dtype is not None
     final = write("MatMul", write("Softmax", scores, axis=-1), product.inputs[1])
     if mask is not None:
@@ -126,9 +126,6 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
         # of NaN behind -inf the maximum is -inf in ONNX Runtime, but not the sum
         is_all, is_sum = (write("Equal", write(by, value, last), hidden) for by in ("ReduceMax", "ReduceSum"))
         final = write("Where", write("And", is_all, is_sum), zero, final)
-    final.shape, final.type, final.name = result.shape, result.type, result.name
-    final.metadata_props.update(result.metadata_props)
     model.graph.insert_before(product, made)
-    result.replace_all_uses_with(final, replace_graph_outputs=True)
-    result.name = f"{result.name}.before"
+    take_place(final, product.outputs[0])
     model.graph.remove(reversed(nodes), safe=True)

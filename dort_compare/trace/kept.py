@@ -83,12 +83,8 @@ class Referee(Float64):
         if not _is_floating(value) or not isinstance(traced, torch.Tensor):
             return value
         generator = torch.Generator().manual_seed(value.numel())
-        return (
-            torch.rand(value.shape, generator=generator, device="cpu")
-            .mul_(1.5)
-            .add_(0.5)
-            .to(value.device, traced.dtype)
-        )
+        drawn = torch.rand(value.shape, generator=generator, device="cpu").mul_(1.5).add_(0.5)
+        return drawn.to(value.device, traced.dtype)
 
 
 def as_traced(value: Any, node: fx.Node) -> Any:

@@ -6,10 +6,16 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch._functorch._aot_autograd.descriptors import (
+    InputMutationAOTOutput,
+    PlainAOTInput,
+    SavedForBackwardsAOTOutput,
+)
 from torch.nn.utils.parametrizations import spectral_norm
 
 from dort_compare import DebugBackend, compare
+from dort_compare.backends import saved
 
 
 class Adversaries(nn.Module):
@@ -101,3 +107,18 @@ def test_what_is_written_and_not_read_again_is_not_copied() -> None:
     torch.compile(nn.BatchNorm1d(3), backend=backend)(torch.randn(4, 3)).sum().backward()
     forward = backend.graphs[0].graph_module.graph
     assert not forward.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+
+
+def test_the_size_of_what_is_written_is_no_view_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = fx.Graph()
+    state = graph.placeholder("primals_1")
+    size = graph.call_function(torch.ops.aten.sym_size.int, (state, 0))
+    new = graph.call_function(torch.ops.aten.neg.default, (state,))
+    output = graph.output((new, size))
+    state.meta = {"val": torch.rand(4), "desc": PlainAOTInput(0)}
+    new.meta, size.meta = {"val": torch.rand(4)}, {"val": 4}
+    output.meta["desc"] = [InputMutationAOTOutput(PlainAOTInput(0)), SavedForBackwardsAOTOutput(0)]
+    whole = fx.GraphModule(nn.Module(), graph)
+    monkeypatch.setattr(saved, "min_cut_rematerialization_partition", lambda *_, **__: (whole, whole))
+    forward, _ = saved.partition(whole, (), num_fwd_outputs=1)
+    assert forward.graph.output_node().args == ((new, size),)

@@ -18,7 +18,7 @@ from rewrites import REWRITES, Rewrite
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.trace import GraphRun
 
-FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=200)
 rewrites = st.lists(st.sampled_from(REWRITES), min_size=1, max_size=3)
 randoms = st.builds(Random, st.integers(0, 2**32))
