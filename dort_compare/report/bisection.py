@@ -1,22 +1,23 @@
-"""What a bisection found, as text."""
+"""What a bisection found, as text in 80 columns where names allow."""
 
 from __future__ import annotations
 
 from dort_compare.measure.bisect import Bisection, Blamed
 from dort_compare.measure.onnx_error import Departure
 from dort_compare.plain import printable
+from dort_compare.report.causes import wrapped
 
 
 def bisection_text(name: str, found: Bisection) -> str:
     """A line for the graph ``name``, and one for every optimizer that is to blame."""
     tried = f"{', '.join(found.tried) or 'no optimizer'} changed the model; {found.sessions} models were run"
     if found.departure is None:
-        return printable(f"{name}: no departure; {tried}")
+        return wrapped(printable(f"{name}: no departure; {tried}"))
     lines = [f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}"]
     lines += [f"  {_blamed_text(blamed)}" for blamed in found.blamed]
     if not found.blamed:
         lines.append("  and does so without all the optimizers that ONNX Runtime names")
-    return "\n".join(map(printable, [*lines, f"  {tried}"]))
+    return "\n".join(wrapped(printable(line)) for line in [*lines, f"  {tried}"])
 
 
 def _blamed_text(blamed: Blamed) -> str:
