@@ -105,7 +105,21 @@ SOFTMAX_TRAINED = Case(
     },
     _NUMBERS,
 )
-CASES = (NORM, ROTARY, ATTENTION, SOFTMAX, SOFTMAX_TRAINED)
+ROW = Case(
+    "a number a row, taken from scores",
+    "float[{b}, 8, {s}, 64] q, float[{b}, 8, 64, {s}] k, float[{b}, 8, {s}, 1] r",
+    "float[{b}, 8, {s}, {s}] y",
+    "p = MatMul(q, k) y = Sub(p, r)",
+    {
+        "MatMul with one more term": (
+            "z = Shape <start = 0, end = 2> (k) w = Shape <start = 3> (k) e = Concat <axis = 0> (z, one, w) "
+            "c = ConstantOfShape <value = float[1] {-1}> (e) a = Concat <axis = -1> (q, r) "
+            "b = Concat <axis = -2> (k, c) y = MatMul(a, b)"
+        )
+    },
+    "int64[1] one = {1}",
+)
+CASES = (NORM, ROTARY, ATTENTION, SOFTMAX, SOFTMAX_TRAINED, ROW)
 
 
 def session(case: Case, body: str, size: dict[str, int], threads: int) -> ort.InferenceSession:

@@ -15,7 +15,7 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 
 from dort_compare import provenance
-from dort_compare.backends import saved
+from dort_compare.backends import joint, saved
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.subclass import fall_back, foreign_subclass
@@ -64,7 +64,7 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=saved.partition,
+                partition_fn=joint.rewritten(saved.partition) if options.rewrites else saved.partition,
             )
             return backend(graph_module, example_inputs)
 

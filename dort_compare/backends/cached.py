@@ -95,7 +95,7 @@ class Cached(Building):
         with self.stages("kernels"):
             model = with_kernels(model, self._providers())
         with self.stages("rewrites"):
-            return rewritten(model) if self.options.rewrites else model
+            return rewritten(model, self._providers()) if self.options.rewrites else model
 
     def _providers(self) -> list[Provider]:
         return self.options.session.resolved_providers(devices_of(self.example_inputs))

@@ -50,7 +50,9 @@ def optimized_rows(
     Nodes that were fused run on torch's values of what they read, and are held against the chain of FX nodes that they
     took the place of, which may round in between or not. Raises ExecutionError where ONNX Runtime cannot.
     """
-    model = ir.to_proto(rewritten(ir.from_proto(run.onnx_model))) if rewrites else run.onnx_model
+    model = run.onnx_model
+    if rewrites:
+        model = ir.to_proto(rewritten(ir.from_proto(model), run.providers))
     aligned = align_optimized(run.onnx_model, optimized(model, settings, run.providers))
     rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, watches, aligned.values)
     return Optimized(tuple(row for row in rows if row.onnx_value is not None), len(aligned.fused_away))

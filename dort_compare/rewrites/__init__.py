@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import onnx_ir as ir
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
 from dort_compare.rewrites.rms_norm import rms_norm
+from dort_compare.rewrites.row import row_into_matmul
 from dort_compare.rewrites.scale import scale_into_matmul
 from dort_compare.rewrites.softmax import softmax
 
 Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
 
-RULES: dict[str, tuple[Rule, ...]] = {"Mul": (scale_into_matmul,), "ReduceMean": (rms_norm,), "ReduceMax": (softmax,)}
+RULES: dict[str, tuple[Rule, ...]] = {
+    "Mul": (scale_into_matmul,),
+    "ReduceMax": (softmax,),
+    "ReduceMean": (rms_norm,),
+    "Sub": (row_into_matmul,),
+}
 """By the op type of the node that each starts from."""
+
+ON_CPU = {row_into_matmul}
+"""Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
 
 _LOG = logging.getLogger(__name__)
 
 
-def rewritten(model: ir.Model) -> ir.Model:
-    """A copy of ``model`` with all rewrites made; the model itself where none applies.
+def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model:
+    """A copy of ``model`` with all rewrites made that pay on ``providers``; the model itself where none applies.
 
-    A value that is there before and after bears the same name. Why a rule did not apply is logged at level DEBUG.
+    ``providers`` are (name, options) pairs. A value that is there before and after bears the same name. Why a rule did
+    not apply is logged at level DEBUG.
     """
-    if not any(node.op_type in RULES for node in model.graph):
+    is_cpu = all(name == "CPUExecutionProvider" for name, _ in providers)
+    rules = {op_type: [rule for rule in each if is_cpu or rule not in ON_CPU] for op_type, each in RULES.items()}
+    if not any(node.op_type in rules for node in model.graph):
         return model
     copy = model.clone()
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        made = [_tried(copy, node, rule) for node in list(copy.graph) for rule in RULES.get(node.op_type, ())]
+        made = [_tried(copy, node, rule) for node in list(copy.graph) for rule in rules.get(node.op_type, ())]
     if not any(made):
         return model
     copy.graph.sort()  # a node that takes the place of several may stand before what it reads

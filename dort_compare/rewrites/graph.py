@@ -8,6 +8,9 @@ import onnx_ir as ir
 
 from dort_compare import provenance
 
+FUSED_MATMUL = ("com.microsoft", "FusedMatMul")
+"""ONNX Runtime's kernel for ``alpha * (a @ b)``: domain and op type."""
+
 
 def number(value: ir.Value | None) -> float | None:
     """The number that a constant of no dimension holds; None for everything else."""
@@ -33,6 +36,11 @@ def only_reader(value: ir.Value, op_type: str) -> ir.Node | None:
     """The node of that type that alone reads the value; None where others do, or the graph returns it."""
     found = readers(value, op_type)
     return found[0] if found else None
+
+
+def is_product(node: ir.Node) -> bool:
+    """Whether a node multiplies matrices, and maybe the products with a number."""
+    return (node.domain, node.op_type) in {("", "MatMul"), FUSED_MATMUL}
 
 
 def is_over_last(reduction: ir.Node, rank: int) -> bool:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_read_once, number
+from dort_compare.rewrites.graph import FUSED_MATMUL, fx_nodes_of, is_product, is_read_once, number
 
-_FUSED = ("com.microsoft", "FusedMatMul")
 _FAR = 2.0**12
 _MOVES = {"Reshape", "Identity"}
 
@@ -36,7 +35,7 @@ def _behind(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
     while (made := value.producer()) is not None and made.op_type in _MOVES and is_read_once(value):
         moves.append(made)
         value = _input(made)
-    if made is None or not _is_matmul(made):
+    if made is None or not is_product(made):
         return "no matrix product stands before it"
     if not is_read_once(value):
         return "the matrix product is read unscaled too"
@@ -62,7 +61,7 @@ def _before(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
         moves.append(reader)
         value = reader.outputs[0]
     products = [use.node for use in value.uses()]
-    if value.is_graph_output() or not products or not all(map(_is_matmul, products)):
+    if value.is_graph_output() or not products or not all(map(is_product, products)):
         return "it is read by more than matrix products"
     for product in dict.fromkeys(products):
         times = sum(operand is value for operand in product.inputs)
@@ -89,14 +88,10 @@ def _input(node: ir.Node) -> ir.Value:
     return value
 
 
-def _is_matmul(node: ir.Node) -> bool:
-    return node.op_type == "MatMul" or (node.domain, node.op_type) == _FUSED
-
-
 def _set_alpha(model: ir.Model, product: ir.Node, factor: float, nodes: Sequence[ir.Node]) -> None:
     alpha = product.attributes["alpha"].as_float() if "alpha" in product.attributes else 1.0
-    product.domain, product.op_type = _FUSED
+    product.domain, product.op_type = FUSED_MATMUL
     product.version = None
     product.attributes["alpha"] = ir.AttrFloat32("alpha", alpha * factor)
     product.metadata_props[provenance.FX_NODE] = fx_nodes_of(nodes)
-    model.graph.opset_imports[_FUSED[0]] = 1
+    model.graph.opset_imports[FUSED_MATMUL[0]] = 1

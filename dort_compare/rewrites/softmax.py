@@ -15,10 +15,9 @@ from typing import Any
 import onnx_ir as ir
 
 from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, number, only_reader, readers, take_place
+from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, is_product, number, only_reader, readers, take_place
 
 _DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-_PRODUCTS = ("MatMul", "FusedMatMul")
 
 
 def softmax(model: ir.Model, node: ir.Node) -> str | None:
@@ -99,7 +98,7 @@ def _is_product(value: ir.Value) -> bool:
         product, factor = made.inputs
         is_number = factor is not None and factor.shape is not None and not factor.shape.rank()
         made = product.producer() if is_number and product is not None else None
-    return made is not None and made.op_type in _PRODUCTS
+    return made is not None and is_product(made)
 
 
 def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: tuple[str, ir.Value] | None) -> None:

@@ -54,7 +54,7 @@ class Program:
         self._inputs = [graph_input.name for graph_input in signature.inputs]
         self._devices = {name: output.device for name, output in signature.computed.items()}
         with stages("rewrites") if rewrites else nullcontext():
-            runs = rewritten(self.model) if rewrites else self.model
+            runs = rewritten(self.model, self.providers) if rewrites else self.model
         with stages("session"):
             self._session = make_session(runs, settings, self.providers) if self._devices else None
         self._run: Run | None = None

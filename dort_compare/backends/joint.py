@@ -1,0 +1,99 @@
+"""What is rewritten while forward and backward are one graph, as neither alone knows enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+_SAME_ELEMENTS = {aten.view.default, aten._unsafe_view.default, aten.detach.default, aten.alias.default,
+                  aten.clone.default, aten.expand.default}  # fmt: skip
+_TRANSPOSED: Mapping[Any, set[tuple[int, ...]]] = {
+    aten.transpose.int: {(1, 2), (2, 1), (-1, -2), (-2, -1)},
+    aten.permute.default: {(0, 2, 1)},
+}
+
+
+Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
+
+
+def rewritten(partition: Partition) -> Partition:
+    """``partition``, of the joint graph as it is after all that is done here."""
+
+    def call(joint: fx.GraphModule, *args: Any, **given: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        row_sums_of_outputs(joint.graph)
+        return partition(joint, *args, **given)
+
+    return call
+
+
+def row_sums_of_outputs(graph: fx.Graph) -> None:
+    """Takes the row sums in the gradient of attention's softmax from what attention returns, not from all scores.
+
+    Where ``O = P @ V`` and ``dP = dO @ V'``, the sums of ``P * dP`` over a row are those of ``dO * O``, as many times
+    smaller as a head is narrower than there are keys (Dao et al., FlashAttention, 2022, appendix B.2).
+    """
+    for node in graph.find_nodes(op="call_function", target=aten._softmax_backward_data.default):
+        grad, probabilities, dim, dtype = node.args
+        product, result = _source(grad), node.meta["val"]
+        if not _is_product(product) or grad.meta["val"].dtype != dtype or dim not in (-1, result.ndim - 1):
+            continue
+        attended = _attended(product, _source(probabilities))
+        if attended is not None and attended.meta["val"].dtype == dtype:
+            _replace(graph, node, product, attended)
+
+
+def _source(node: fx.Node) -> fx.Node:
+    """What holds the same elements in the same order, in matrices of the same size."""
+    while node.target in _SAME_ELEMENTS:
+        before = node.all_input_nodes[0]
+        if _matrices(before) != _matrices(node):
+            return node
+        node = before
+    return node
+
+
+def _matrices(node: fx.Node) -> tuple[Any, ...] | None:
+    """How many elements there are, and how many in a row and a column; None where that is not known."""
+    shape = node.meta["val"].shape
+    known = all(isinstance(size, int) for size in shape) and len(shape) > 1
+    return (shape.numel(), *shape[-2:]) if known else None
+
+
+def _is_product(node: fx.Node) -> bool:
+    return node.target is aten.bmm.default and _matrices(node) is not None
+
+
+def _attended(product: fx.Node, probabilities: fx.Node) -> fx.Node | None:
+    """``P @ V``, where ``product`` is a product with the transposed ``V``."""
+    transposed = product.args[1]
+    assert isinstance(transposed, fx.Node)
+    if tuple(_flat(transposed.args[1:])) not in _TRANSPOSED.get(transposed.target, ()):
+        return None
+    values = transposed.args[0]
+    assert isinstance(values, fx.Node)
+    users = (user for user in values.users if _is_product(user) and user.args[1] is values)
+    return next((user for user in users if _source(user.args[0]) is probabilities), None)  # type: ignore[arg-type]
+
+
+def _flat(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    for argument in arguments:
+        yield from argument if isinstance(argument, (list, tuple)) else (argument,)
+
+
+def _replace(graph: fx.Graph, node: fx.Node, product: fx.Node, attended: fx.Node) -> None:
+    def call(target: Any, *args: Any) -> fx.Node:
+        made = graph.call_function(target, args)
+        made.meta = {**node.meta, "val": target(*fx.map_arg(args, lambda each: each.meta["val"]))}
+        made.meta.pop("tensor_meta", None)
+        return made
+
+    with graph.inserting_before(node), torch.no_grad():
+        sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, product.args[0], attended), [-1], True)
+        lowered = call(aten.view.default, call(aten.sub.Tensor, product, sums), [*node.meta["val"].shape])
+        node.replace_all_uses_with(call(aten.mul.Tensor, node.args[1], lowered))
+    graph.erase_node(node)

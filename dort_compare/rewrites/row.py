@@ -1,0 +1,65 @@
+"""A number a row, taken from a matrix product, becomes one more term of its sums: ``a @ b - r == [a, -r] @ [b, 1]``.
+
+The gradient of attention subtracts so from all its scores, forward and backward: two columns of operands are copied in
+the place of a pass over the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from dort_compare import provenance
+from dort_compare.rewrites.graph import fx_nodes_of, is_product, is_read_once, take_place
+
+_PAYS = 4
+"""How many elements of the product there must be for each that is copied."""
+
+
+def row_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
+    """Takes the Sub ``node`` into the product before it; returns why not, where it stays."""
+    product, row = node.inputs
+    made = product.producer() if product is not None else None
+    if product is None or row is None or made is None or not is_product(made) or not is_read_once(product):
+        return "it does not subtract from a matrix product that nothing else reads"
+    if product.dtype != ir.DataType.FLOAT or {*made.attributes} - {"alpha"}:
+        return "the product is not of float32, or transposes its operands"
+    a, b = (_sizes(operand) for operand in made.inputs)
+    if a is None or b is None or not len(a) == len(b) > 1 or _sizes(row) != [*a[:-1], 1]:
+        return "it does not subtract one number a row of the product's first operand, or sizes are not known"
+    rows, inner, columns = a[-2], a[-1], b[-1]
+    if rows * columns < _PAYS * inner * (rows + columns):
+        return "the product has too few elements for what would be copied"
+    _replace(model, made, node, row, [*b[:-2], 1, columns])
+    return None
+
+
+def _sizes(value: ir.Value | None) -> list[int] | None:
+    """None where not all are known."""
+    sizes = [*value.shape] if value is not None and value.shape is not None else [None]
+    return [size for size in sizes if isinstance(size, int)] if all(isinstance(size, int) for size in sizes) else None
+
+
+def _replace(model: ir.Model, product: ir.Node, difference: ir.Node, row: ir.Value, ones: Sequence[int]) -> None:
+    nodes = [product, difference]
+    metadata = {**difference.metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
+    made: list[ir.Node] = []
+
+    def write(op_type: str, *inputs: ir.Value | None, domain: str = "", **attributes: Any) -> ir.Value:
+        name = f"{difference.name}.row.{len(made)}"
+        written = ir.node(op_type, inputs, attributes, domain=domain, name=name, metadata_props=metadata)
+        written.outputs[0].name = name
+        made.append(written)
+        return written.outputs[0]
+
+    attributes = dict(product.attributes)
+    alpha = attributes["alpha"].as_float() if attributes else 1.0
+    constant = write("Constant", value=ir.tensor(np.full(ones, -1 / alpha, np.float32)))
+    a, b = write("Concat", product.inputs[0], row, axis=-1), write("Concat", product.inputs[1], constant, axis=-2)
+    final = write(product.op_type, a, b, domain=product.domain, **attributes)
+    model.graph.insert_before(difference, made)
+    take_place(final, difference.outputs[0])
+    model.graph.remove([difference, product], safe=True)
