@@ -20,14 +20,14 @@ def staged(folder: Path, *, replaces_dumps: bool = True) -> Iterator[Path]:
     What is replaced is an empty folder or another dump, unless ``replaces_dumps`` is off. Raises DumpError, before
     anything is done, where ``folder`` holds something else or cannot be written.
     """
-    if folder.exists() and not (_is_empty(folder) or (replaces_dumps and _is_dump(folder))):
-        kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
-        raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
     try:
+        if folder.exists() and not (_is_empty(folder) or (replaces_dumps and _is_dump(folder))):
+            kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
+            raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as problem:
-        raise DumpError(f"cannot write the dump folder {folder}: {problem.strerror}; choose another one") from None
+        raise DumpError(f"cannot write the folder {folder}: {problem.strerror}; choose another one") from None
     try:
         yield stage
         _swap(stage, folder)
@@ -61,4 +61,4 @@ def _swap(stage: Path, folder: Path) -> None:
             stage.rename(folder)
         except OSError as problem:
             before.rename(folder)
-            raise DumpError(f"cannot write the dump folder {folder}: {problem}; choose another one") from None
+            raise DumpError(f"cannot write the folder {folder}: {problem}; choose another one") from None
