@@ -53,10 +53,15 @@ class Effort:
     suggest_fp32: bool | float = False
 
     def __post_init__(self) -> None:
-        if min(self.memory, self.repeats) < 1:
-            raise UsageError(f"memory is {self.memory} MiB and repeats is {self.repeats}; give at least 1 of each")
-        if not isinstance(self.suggest_fp32, bool) and not 0 < self.suggest_fp32 < 1:
-            raise UsageError(f"suggest_fp32 is {self.suggest_fp32!r}; give True, or a relative error between 0 and 1")
+        if not all(isinstance(number, int) and number >= 1 for number in (self.memory, self.repeats)):
+            raise UsageError(
+                f"memory is {self.memory!r} MiB and repeats is {self.repeats!r}; give whole numbers, at least 1 of each"
+            )
+        if not isinstance(self.optimized, bool):
+            raise UsageError(f"optimized is {self.optimized!r}; give True or False")
+        target = self.suggest_fp32
+        if not isinstance(target, bool) and not (isinstance(target, float) and 0 < target < 1):
+            raise UsageError(f"suggest_fp32 is {target!r}; give True, or a relative error between 0 and 1")
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ class SessionSettings:
 
 
 def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"session option {name!r} is no name; give names of ONNX Runtime's options")
     if "." in name:
         options.add_session_config_entry(name, str(value))
         return
@@ -121,7 +123,7 @@ def once() -> dict[str, Any]:
 
 
 def _resolve(spec: ProviderSpec) -> Provider:
-    name, options = (spec, {}) if isinstance(spec, str) else spec
+    name, options = _named(spec)
     name = _SHORT.get(name, name)
     if name == _SHORT["cuda"]:
         _prepare_cuda()
@@ -132,6 +134,15 @@ def _resolve(spec: ProviderSpec) -> Provider:
             f"unknown execution provider {name!r}{nearest(name, choices)}; choose from {', '.join(choices)}"
         )
     return name, dict(options)
+
+
+def _named(spec: Any) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(spec, str):
+        return spec, {}
+    match spec:
+        case (str(name), Mapping() as options):
+            return name, options
+    raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
 
 
 def _prepare_cuda() -> None:
