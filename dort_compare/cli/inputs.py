@@ -15,6 +15,8 @@ from dort_compare.errors import UsageError, one_line
 _FORM = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)=)?(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d\s,]*)\](?::(?:(?P<low>[^:]+):)?(?P<high>[^:]+))?"
 )
+_LARGEST = 2**63 - 1
+"""What torch draws integers below."""
 _DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {
     str(dtype).removeprefix("torch."): dtype for dtype in dtype_abbrs
 }
@@ -92,7 +94,7 @@ def _holds(dtype: torch.dtype, low: float, high: float) -> bool:
     if dtype.is_floating_point:
         return -torch.finfo(dtype).max <= low and high <= torch.finfo(dtype).max
     least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
-    return least <= int(low) < int(high) <= most + 1
+    return least <= int(low) < int(high) <= min(most + 1, _LARGEST)
 
 
 def is_spec(value: Any) -> bool:
