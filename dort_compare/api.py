@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -81,7 +82,7 @@ def compare(
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
     if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
         raise UsageError(f"kwargs is a {type(kwargs).__name__}; give the keyword arguments as a dict from their names")
-    if dump is not None and not isinstance(dump, (str, Path)):
+    if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise UsageError(f"dump is {dump!r}; give a folder")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)

@@ -53,10 +53,9 @@ class Effort:
     suggest_fp32: bool | float = False
 
     def __post_init__(self) -> None:
-        if not all(isinstance(number, int) and number >= 1 for number in (self.memory, self.repeats)):
-            raise UsageError(
-                f"memory is {self.memory!r} MiB and repeats is {self.repeats!r}; give whole numbers, at least 1 of each"
-            )
+        for name, number in (("memory", self.memory), ("repeats", self.repeats)):
+            if not isinstance(number, int) or number < 1:
+                raise UsageError(f"{name} is {number!r}; give a whole number, at least 1")
         if not isinstance(self.optimized, bool):
             raise UsageError(f"optimized is {self.optimized!r}; give True or False")
         target = self.suggest_fp32

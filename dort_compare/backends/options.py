@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -72,7 +73,7 @@ class Options:
                 raise UsageError(f"providers is {providers!r}; give a list, such as ['cuda', 'cpu']")
             given["providers"] = (providers,) if isinstance(providers, str) else tuple(providers)
         if given.get("dump") is not None:
-            if not isinstance(given["dump"], (str, Path)):
+            if not isinstance(given["dump"], (str, os.PathLike)):
                 raise UsageError(f"dump is {given['dump']!r}; give a folder")
             given["dump"] = Path(given["dump"])
         if given.get("cache") and isinstance(given["cache"], str):

@@ -123,7 +123,13 @@ def once() -> dict[str, Any]:
 
 
 def _resolve(spec: ProviderSpec) -> Provider:
-    name, options = _named(spec)
+    match spec:
+        case str(name):
+            options: Mapping[str, Any] = {}
+        case (str(name), Mapping() as options):
+            pass
+        case _:
+            raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
     name = _SHORT.get(name, name)
     if name == _SHORT["cuda"]:
         _prepare_cuda()
@@ -134,15 +140,6 @@ def _resolve(spec: ProviderSpec) -> Provider:
             f"unknown execution provider {name!r}{nearest(name, choices)}; choose from {', '.join(choices)}"
         )
     return name, dict(options)
-
-
-def _named(spec: Any) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(spec, str):
-        return spec, {}
-    match spec:
-        case (str(name), Mapping() as options):
-            return name, options
-    raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
 
 
 def _prepare_cuda() -> None:

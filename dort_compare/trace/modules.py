@@ -81,6 +81,8 @@ def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch
 
 
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    if torch.is_inference_mode_enabled():
+        raise UsageError("backward=True within torch.inference_mode(), which keeps no gradients; call it outside")
     found: Sequence[torch.Tensor | None] = ()
     if sources and loss.requires_grad:
         found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)

@@ -204,6 +204,8 @@ def test_what_holds_no_values_is_refused(model: nn.Module, message: str) -> None
 def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
     with torch.inference_mode():
         x = torch.ones(1, 2)
+        with pytest.raises(UsageError, match=r"^backward=True within torch\.inference_mode\(\), .*; call it outside$"):
+            run(nn.Linear(2, 2), torch.ones(1, 2), backward=True)
     assert run(nn.Linear(2, 2), x).outputs["output"].shape == (1, 2)
     with pytest.raises(UsageError, match=r"^what was made in torch\.inference_mode\(\) .*; give a clone of it"):
         run(nn.Linear(2, 2), x, backward=True)
