@@ -42,7 +42,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def is_plain_name(name: str) -> bool:
     """Whether ``name`` can stand for a file of a dump, on every system: it leads nowhere and steers no terminal."""
-    return bool(name) and name == Path(name).name and name.isprintable() and "\\" not in name
+    return name == Path(name).name and name not in ("", "..") and name.isprintable() and "\\" not in name
 
 
 class NewFiles:
