@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -71,23 +72,41 @@ def compare(
         raise UsageError(f"provider is {provider!r}; give 'cpu' or 'cuda'")
     if "storage" in options:
         raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
+    if not isinstance(backward, bool) or not (dynamic is None or isinstance(dynamic, bool)):
+        raise UsageError(f"backward is {backward!r} and dynamic is {dynamic!r}; give True or False")
+    if loss is not None and not callable(loss):
+        raise UsageError(f"loss is a {type(loss).__name__}; give a function of what the model returns")
     if loss is not None and not backward:
         raise UsageError("a loss is only used for gradients; give backward=True with it")
     if not isinstance(args, (tuple, list)):
         raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
+    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+        raise UsageError(f"kwargs is a {type(kwargs).__name__}; give the keyword arguments as a dict from their names")
+    if dump is not None and not isinstance(dump, (str, os.PathLike)):
+        raise UsageError(f"dump is {dump!r}; give a folder")
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)
-    beside = dict(map(_named, [compile_backends] if isinstance(compile_backends, str) else compile_backends))
+    beside = _beside(compile_backends)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
         backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
         report = compare_with(model, call, backend, dynamic, effort, beside).report
         return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
 
-def _named(backend: str | Callable[..., Any]) -> tuple[str, str | Callable[..., Any]]:
-    """A backend of torch.compile with the name that the report calls it by."""
+def _beside(given: Any) -> dict[str, str | Callable[..., Any]]:
+    """Backends of torch.compile by the names that the report calls them by."""
+    backends = [given] if isinstance(given, str) or callable(given) else given
+    if not isinstance(backends, Iterable):
+        raise UsageError(f"compile_backends is {given!r}; give a list, such as ['inductor']")
+    return dict(map(_named, backends))
+
+
+def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
     if callable(backend):
-        return f"{backend.__module__}.{backend.__qualname__}", backend
+        what = backend if hasattr(backend, "__qualname__") else type(backend)
+        return f"{what.__module__}.{what.__qualname__}", backend
+    if not isinstance(backend, str):
+        raise UsageError(f"compile backend {backend!r} is neither a name nor a function")
     if backend not in torch._dynamo.list_backends(exclude_tags=()):
         names = torch._dynamo.list_backends()
         raise UsageError(

@@ -53,10 +53,14 @@ class Effort:
     suggest_fp32: bool | float = False
 
     def __post_init__(self) -> None:
-        if min(self.memory, self.repeats) < 1:
-            raise UsageError(f"memory is {self.memory} MiB and repeats is {self.repeats}; give at least 1 of each")
-        if not isinstance(self.suggest_fp32, bool) and not 0 < self.suggest_fp32 < 1:
-            raise UsageError(f"suggest_fp32 is {self.suggest_fp32!r}; give True, or a relative error between 0 and 1")
+        for name, number in (("memory", self.memory), ("repeats", self.repeats)):
+            if not isinstance(number, int) or number < 1:
+                raise UsageError(f"{name} is {number!r}; give a whole number, at least 1")
+        if not isinstance(self.optimized, bool):
+            raise UsageError(f"optimized is {self.optimized!r}; give True or False")
+        target = self.suggest_fp32
+        if not isinstance(target, bool) and not (isinstance(target, float) and 0 < target < 1):
+            raise UsageError(f"suggest_fp32 is {target!r}; give True, or a relative error between 0 and 1")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,18 +14,40 @@ from dort_compare.errors import UsageError
 def check_writable(path: str | Path) -> None:
     """Raises UsageError where a file cannot be written; creates nothing."""
     path = Path(path)
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder; name a file")
-    folder = path.absolute().parent
-    if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")
+    with _refused(f"cannot write {path}", "choose another file"):
+        if path.is_dir():
+            raise UsageError(f"cannot write {path}: it is a folder; name a file")
+        folder = path.absolute().parent
+        if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+            raise UsageError(f"cannot write {path}: no permission or no such folder; choose another file")
 
 
 def check_folder(folder: Path) -> None:
     """Raises UsageError where files cannot be written into a folder, which need not be there; creates nothing."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
+    with _refused(f"cannot write into {folder}", "choose another one"):
+        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
+
+
+def check_apart(written: Iterable[Path], read: Iterable[Path] = ()) -> None:
+    """Raises UsageError where two of the files that are ``written`` are one, or one is ``read`` too."""
+    known = {os.path.realpath(path) for path in read}
+    for path in written:
+        if path.exists() and not path.is_file():
+            continue  # a device takes what it is given
+        if os.path.realpath(path) in known:
+            raise UsageError(f"{path} is named twice, and what it holds would be lost; choose another file")
+        known.add(os.path.realpath(path))
+
+
+@contextmanager
+def _refused(what: str, mend: str) -> Iterator[None]:
+    """Tells what the system says of a path that it will not even look at, as one that is too long."""
+    try:
+        yield
+    except OSError as problem:
+        raise UsageError(f"{what}: {problem.strerror}; {mend}") from None
 
 
 @contextmanager

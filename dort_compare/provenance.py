@@ -125,7 +125,8 @@ def _innermost_frame(stack_trace: str) -> tuple[str, str]:
     if not frames:
         return "", ""
     frame = (own or frames)[-1]
-    return f"{frame['file']}:{frame['line']}", (frame["code"] or "").strip()
+    file = frame["file"].encode("utf-8", "backslashreplace").decode()  # the bytes of its name may be no text
+    return f"{file}:{frame['line']}", (frame["code"] or "").strip()
 
 
 class NameAuthority:

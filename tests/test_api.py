@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -281,7 +282,20 @@ def test_backward_is_compared_on_its_own_inputs() -> None:
         ({"loss": torch.sum}, UsageError, "a loss is only used for gradients"),
         ({"storage": {}}, UsageError, "give storage to DebugBackend"),
         ({"target_opset": 999}, UsageError, "opset 999 is not supported"),
-        ({"dump": "/dev/null/dump"}, Exception, "cannot write the dump folder /dev/null/dump"),
+        ({"kwargs": torch.ones(2)}, UsageError, "kwargs is a Tensor; give the keyword arguments as a dict"),
+        ({"kwargs": {1: 2}}, UsageError, "give the keyword arguments as a dict from their names"),
+        ({"backward": "no"}, UsageError, "backward is 'no' and dynamic is None; give True or False"),
+        ({"dynamic": "maybe"}, UsageError, "dynamic is 'maybe'; give True or False"),
+        ({"backward": True, "loss": 3}, UsageError, "loss is a int; give a function of what the model returns"),
+        ({"memory": "64"}, UsageError, "memory is '64'; give a whole number, at least 1"),
+        ({"repeats": 1.5}, UsageError, "repeats is 1.5; give a whole number"),
+        ({"optimized": "no"}, UsageError, "optimized is 'no'; give True or False"),
+        ({"suggest_fp32": "yes"}, UsageError, "suggest_fp32 is 'yes'; give True, or a relative error"),
+        ({"compile_backends": None}, UsageError, "compile_backends is None; give a list"),
+        ({"compile_backends": [3]}, UsageError, "compile backend 3 is neither a name nor a function"),
+        ({"dump": 3}, UsageError, "dump is 3; give a folder"),
+        ({"dump": "d" * 300}, Exception, "File name too long; choose another one"),
+        ({"dump": "/dev/null/dump"}, Exception, "cannot write the folder /dev/null/dump"),
     ],
 )
 def test_a_wrong_call_is_one_line(call: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -371,18 +385,47 @@ def test_a_model_that_is_another_each_time_is_one_line(model: nn.Module) -> None
         compare(model, (torch.ones(64),))
 
 
-def test_numbers_that_numpy_draws_are_the_same_in_eager_and_compiled() -> None:
-    class Permuted(nn.Module):
+@pytest.mark.parametrize("draw", [np.random.permutation, np.random.rand])
+def test_numbers_that_numpy_draws_are_the_same_in_eager_and_compiled(draw: Any) -> None:
+    class Drawn(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return x.sin()[torch.from_numpy(np.random.permutation(64))]
+            return x.sin()[torch.from_numpy(draw(64)).argsort()]
 
-    assert compare(Permuted(), (torch.arange(64.0),)).verdict == "agree"
+    assert compare(Drawn(), (torch.arange(64.0),)).verdict == "agree"
 
 
 def test_a_model_may_be_compared_again_and_again() -> None:
     model = mlp()
     for _ in range(torch._dynamo.config.recompile_limit + 2):
         assert compare(model, (torch.randn(5, 3),)).rows
+
+
+def test_a_backend_that_is_an_object_is_called_by_its_class() -> None:
+    report = compare(mlp(), (torch.ones(1, 3),), compile_backends=[functools.partial(lambda graph, _: graph), Eager()])
+    assert {row.backend for row in report.outputs} == {"debug", "functools.partial", f"{__name__}.Eager"}
+
+
+class Eager:
+    """A backend of torch.compile that computes what it is given."""
+
+    def __call__(self, graph_module: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        return graph_module
+
+
+def test_a_program_of_torch_export_is_compared() -> None:
+    exported = torch.export.export(mlp(), (torch.ones(5, 3),)).module()
+    report = compare(exported, (torch.randn(5, 3),), backward=True)
+    assert report.verdict == "agree"
+    assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"0.weight"}
+
+
+def test_why_nothing_is_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(1, 3)
+    with pytest.raises(UsageError, match=r"it is TorchScript, .*: give the module that it was made of$"):
+        compare(torch.jit.trace(mlp(), x), (x,))
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    with pytest.raises(UsageError, match=r"torch\.compile is off: unset TORCH_COMPILE_DISABLE"):
+        compare(mlp(), (x,))
 
 
 def test_a_model_that_is_never_compiled_is_refused() -> None:

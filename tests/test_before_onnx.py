@@ -228,6 +228,27 @@ def test_thresholds_that_a_rounding_crosses_are_noise(seed: int) -> None:
     assert_clean(compare(model, (torch.randn(2, 8, 32),), backward=True, autocast=torch.bfloat16))
 
 
+class Doubling(nn.Module):
+    """Steps each of which doubles an error; what they give in float64 is not known."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype == torch.float64:
+            raise TypeError
+        x = x.abs() / 4
+        for _ in range(16):
+            x = 3.99 * x * (1 - x)
+        return x
+
+
+def test_what_a_module_makes_of_another_rounding_is_noise_where_it_scatters_as_far(decompose: Any) -> None:
+    decompose(aten.elu.default, lambda x, *_: torch.where(x > 0, x, x.exp() - 1))
+    report = compare(nn.Sequential(nn.ELU(), Doubling()), (torch.randn(4, 8),))
+    assert_clean(report)
+    found = next(row for row in report.modules if row.module == "1")
+    assert found.distance is not None
+    assert found.distance.max_abs > 1e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("autocast", [None, torch.float16, torch.bfloat16])

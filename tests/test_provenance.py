@@ -36,6 +36,7 @@ def frames(*lines: str) -> str:
         (("model.py:3", f"{TORCH}/nn/modules/linear.py:134"), "model.py:3"),
         ((f"{TORCH}/nn/modules/linear.py:134",), f"{TORCH}/nn/modules/linear.py:134"),
         ((f"{TORCH}vision/ops/boxes.py:5",), f"{TORCH}vision/ops/boxes.py:5"),
+        (("m\udcf6del.py:3",), r"m\udcf6del.py:3"),
         (("model.py:3", f"{TORCH}vision/ops/boxes.py:5"), f"{TORCH}vision/ops/boxes.py:5"),
     ],
 )

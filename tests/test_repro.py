@@ -231,6 +231,18 @@ def test_a_departure_of_torchs_is_told_as_torchs(tmp_path: Path) -> None:
     assert "it is torch that departs" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(onnx, "save", full)
+    with pytest.raises(DumpError, match=r"^cannot write .*out: No space left on device; choose a folder"):
+        repro(dump, "tanh", tmp_path / "out", 0)
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_order_of_equal_elements_is_right_too(tmp_path: Path) -> None:
     x = torch.randint(0, 4, (3, 200), generator=torch.Generator().manual_seed(0)).float()
     shown = shown_of(Best(), (x,), "topk", tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dort_compare
 from dort_compare.errors import UsageError
 from dort_compare.files import write
 
@@ -37,6 +38,15 @@ def test_what_it_held_is_kept_where_writing_fails(tmp_path: Path, monkeypatch: p
         write(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_text_is_utf_8_whatever_the_machine_writes() -> None:
+    """Text that is read or written without an encoding is in the one of the machine, which may know no "ö"."""
+    root = Path(dort_compare.__file__).parent
+    calls = [(path, line) for path in root.rglob("*.py") for line in path.read_text("utf-8").splitlines()]
+    texts = [(path, line) for path, line in calls if ".read_text(" in line or ".write_text(" in line]
+    assert len(texts) > 9
+    assert [(path, line) for path, line in texts if "encoding=" not in line] == []
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:

@@ -107,4 +107,6 @@ def _stack(node: fx.Node, key: str = "nn_module_stack") -> tuple[Level, ...]:
 
 
 def _module_id(level: Level) -> int:
-    return int(level[0].partition("@")[0])
+    """0, which no module has, for a name: a program that torch.export has made brings those of its own modules."""
+    identity = level[0].partition("@")[0]
+    return int(identity) if identity.isdecimal() else 0

@@ -47,6 +47,8 @@ class DebugBackend:
     def __init__(self, *, storage: Storage | None = None, **options: Any) -> None:
         self.options = Options.of(**options)
         storage = {} if storage is None else storage
+        if not isinstance(storage, dict):
+            raise UsageError(f"storage is {storage!r}; give a dict")
         self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import onnxruntime as ort
 
+from dort_compare.dump.files import is_plain_name
 from dort_compare.errors import UsageError
 from dort_compare.log import MOST_VERBOSE
 from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
@@ -16,6 +18,7 @@ from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checke
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")
+_SWITCHES = ("rewrites", "freeze", "fallback")
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,12 @@ class Options:
                 raise UsageError(f"unknown option {name!r}{nearest(name, known)}; known are {', '.join(known)}")
         if given.get("providers") is not None:
             providers = given["providers"]
+            if not isinstance(providers, (str, Sequence)):
+                raise UsageError(f"providers is {providers!r}; give a list, such as ['cuda', 'cpu']")
             given["providers"] = (providers,) if isinstance(providers, str) else tuple(providers)
         if given.get("dump") is not None:
+            if not isinstance(given["dump"], (str, os.PathLike)):
+                raise UsageError(f"dump is {given['dump']!r}; give a folder")
             given["dump"] = Path(given["dump"])
         if given.get("cache") and isinstance(given["cache"], str):
             given["cache"] = Path(given["cache"])
@@ -76,13 +83,19 @@ class Options:
     def __post_init__(self) -> None:
         if self.exporter not in EXPORTERS:
             raise UsageError(f"unknown exporter {self.exporter!r}; choose from {', '.join(EXPORTERS)}")
+        for name in _SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not (value is None and name == "rewrites"):
+                raise UsageError(f"{name} is {value!r}; give True or False")
+        if not isinstance(self.session_options, (ort.SessionOptions, Mapping)):
+            raise UsageError(f"session_options is {self.session_options!r}; give a dict")
         if not isinstance(self.max_runs, int) or self.max_runs < 0:
             raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
         if not isinstance(self.cache, (bool, Path, type(None))):
             raise UsageError(f"cache is {self.cache!r}; give True, False or a folder")
         if not isinstance(self.verbose, int) or not 0 <= self.verbose <= MOST_VERBOSE:
             raise UsageError(f"verbose is {self.verbose!r}; give 0 to {MOST_VERBOSE}")
-        if not self.dump_prefix or Path(self.dump_prefix).name != self.dump_prefix:
+        if not isinstance(self.dump_prefix, str) or not is_plain_name(self.dump_prefix):
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
         if self.freeze and isinstance(self.session_options, ort.SessionOptions):
             raise UsageError("freeze makes session options of its own: give session_options as a mapping")

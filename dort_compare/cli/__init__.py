@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -23,6 +24,7 @@ from dort_compare.errors import DortError, UserCodeError
 from dort_compare.plain import printable
 
 DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @click.group(context_settings=HELP)
@@ -64,15 +66,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         _give_up("interrupted")
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at its end
+        _leave_stdout()
         sys.exit(BROKEN_PIPE)
     except Exception as problem:  # noqa: BLE001  (a bug must not look like a divergence)
         if isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "alloc" in str(problem)):
             _give_up(f"not enough memory for these sizes: {problem}")
+        if isinstance(problem, OSError) and problem.filename is None and problem.errno in _FULL:
+            _leave_stdout()
+            _give_up(f"cannot write to standard output: {problem.strerror}; send it elsewhere")
         click.echo("\n".join(map(printable, traceback.format_exc().splitlines())), err=True)
         click.echo("dort-compare: an error of its own; please report it with the lines above", err=True)
         sys.exit(BUG)
     sys.exit(DIVERGES if agrees is False else 0)
+
+
+def _leave_stdout() -> None:
+    """Drops what stdout did not take, of which Python would complain when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _give_up(reason: str) -> None:

@@ -32,10 +32,10 @@ def cache(*, clear: bool, folder: Path | None) -> None:
     """
     from dort_compare.cache import folder as kept
 
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; name the one that was given as the option cache")
     where = folder or kept.default_folder()
     try:
+        if folder is not None and not folder.is_dir():
+            raise UsageError(f"{folder} is no folder; name the one that was given as the option cache")
         found = kept.clear(where) if clear else kept.entries(where)
         text = f"removed {_sum(found)} from {where}" if clear else _listed(where, found)
     except OSError as problem:

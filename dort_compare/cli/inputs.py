@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch.fx.graph import dtype_abbrs
 
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, one_line
 
 _FORM = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)=)?(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d\s,]*)\](?::(?:(?P<low>[^:]+):)?(?P<high>[^:]+))?"
 )
+_LARGEST = 2**63 - 1
+"""What torch draws integers below."""
 _DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {
     str(dtype).removeprefix("torch."): dtype for dtype in dtype_abbrs
 }
@@ -37,7 +39,7 @@ class Spec:
     def of(cls, text: str) -> Spec:
         """Reads ``[NAME=]DTYPE[SIZES][:[LOW:]HIGH]``, where a dtype is torch's name or that of FX graphs ("f32").
 
-        Raises UsageError for what is none.
+        Raises UsageError for what is none, or has a range that its dtype cannot hold.
         """
         found = _FORM.fullmatch(text.strip())
         dtype = _DTYPES.get(found["dtype"]) if found else None
@@ -48,16 +50,31 @@ class Spec:
             low, high = (float(end) if end else None for end in (found["low"], found["high"]))
             if high is not None and not -math.inf < (low or 0) < high < math.inf:
                 raise ValueError
-            return cls(found["name"], dtype, sizes, low, high)
         except ValueError:
             raise UsageError(
                 f"{text!r} describes no input; write a dtype and sizes, float32[2,16], "
                 "or for integers from 0 to 3999, of the argument ids, ids=int64[2,128]:4000"
             ) from None
+        if high is not None and not _holds(dtype, low or 0, high):
+            raise UsageError(f"{text!r} has a range that {found['dtype']} does not hold; choose another one")
+        return cls(found["name"], dtype, sizes, low, high)
 
     def draw(self, generator: torch.Generator, requires_grad: bool = False) -> torch.Tensor:
-        """The tensor, on the CPU; floats ask for their gradient where ``requires_grad``."""
-        if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        """The tensor, on the CPU; floats ask for their gradient where ``requires_grad``.
+
+        Raises UsageError for sizes that no memory holds.
+        """
+        try:
+            return self._drawn(generator).requires_grad_(requires_grad and self._is_inexact)
+        except (RuntimeError, TypeError, OverflowError) as problem:
+            raise UsageError(f"not enough memory for an input of sizes {[*self.sizes]}: {one_line(problem)}") from None
+
+    @property
+    def _is_inexact(self) -> bool:
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    def _drawn(self, generator: torch.Generator) -> torch.Tensor:
+        if not self._is_inexact:
             ends = int(self.low or 0), int(self.high or 2)
             return torch.randint(*ends, self.sizes, generator=generator).to(self.dtype)
         wide = torch.complex64 if self.dtype.is_complex else torch.float32
@@ -67,7 +84,17 @@ class Spec:
         else:
             low = self.low or 0
             drawn = torch.rand(self.sizes, dtype=dtype, generator=generator) * (self.high - low) + low
-        return drawn.to(self.dtype).requires_grad_(requires_grad)
+        return drawn.to(self.dtype)
+
+
+def _holds(dtype: torch.dtype, low: float, high: float) -> bool:
+    """Whether there are numbers of ``dtype`` from ``low`` to ``high``, this end left out, and it has both."""
+    if dtype.is_complex:
+        return True
+    if dtype.is_floating_point:
+        return -torch.finfo(dtype).max <= low and high <= torch.finfo(dtype).max
+    least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return least <= int(low) < int(high) <= min(most + 1, _LARGEST)
 
 
 def is_spec(value: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from dort_compare.cli.frames import theirs
 from dort_compare.errors import UsageError
 
-_FORM = re.compile(r"(?P<place>.+?\.py|[\w.]+):(?P<expression>.+)", re.DOTALL)
+_FORM = re.compile(r"(?P<place>.+?\.py|\w+(?:\.\w+)*):(?P<expression>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,11 @@ def _module(place: str) -> ModuleType:
 
 
 def _of_file(file: Path) -> ModuleType:
-    if not file.is_file():
-        raise UsageError(f"there is no file {file}; name one that exists: path/to/file.py:factory")
+    try:
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}; name one that exists: path/to/file.py:factory")
+    except OSError as problem:
+        raise UsageError(f"{file} cannot be read: {problem.strerror}; name another file") from None
     path = file.resolve()
     _look_in(path.parent)
     name = f"_{path.stem}_"  # not its own: a file may be called like a package that it, or torch, imports

@@ -8,7 +8,7 @@ import click
 
 from dort_compare.cli import options
 from dort_compare.cli.colour import show
-from dort_compare.files import check_writable, write
+from dort_compare.files import check_apart, check_writable, write
 from dort_compare.plain import printable
 
 
@@ -28,6 +28,7 @@ def report(*, reports: tuple[Path, ...], html_file: Path | None) -> bool:
 
     if html_file is not None:
         check_writable(html_file)
+        check_apart([html_file], reports)
     if len(reports) == 1:
         return _alone(reports[0], html_file)
     runs = read_runs(reports)

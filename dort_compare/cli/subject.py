@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from dort_compare.cli.inputs import Spec, is_spec
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, one_line
 
 _FORMS = "return a torch.nn.Module, (module, inputs) or (module, args, kwargs)"
 
@@ -44,9 +44,12 @@ class Subject:
         self.kwargs |= {str(name): self._drawn(value) for name, value in kwargs.items()}
 
     def to(self, device: str) -> None:
-        """Moves the module and its arguments."""
-        self.module.to(device)
-        self.args, self.kwargs = tree_map(lambda leaf: _moved(leaf, device), (self.args, self.kwargs))
+        """Moves the module and its arguments. Raises UsageError where torch refuses, as for what holds no values."""
+        try:
+            self.module.to(device)
+            self.args, self.kwargs = tree_map(lambda leaf: _moved(leaf, device), (self.args, self.kwargs))
+        except (RuntimeError, NotImplementedError) as problem:
+            raise UsageError(f"the model and its inputs cannot be moved to {device}: {one_line(problem)}") from None
 
     def _drawn(self, value: Any) -> Any:
         return tree_map(

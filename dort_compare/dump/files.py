@@ -18,7 +18,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
 
     Raises DumpError where ``path`` exists (unless ``replace``) or the folder cannot be written.
     """
-    with _told(path), beside(path) as partial:
+    with writing(path), beside(path) as partial:
         write(partial)
         partial.chmod(0o644)
         if replace:
@@ -28,7 +28,8 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Within it ``path`` is written. Raises DumpError where that fails."""
     try:
         yield
     except FileExistsError:
@@ -37,6 +38,11 @@ def _told(path: Path) -> Iterator[None]:
         raise DumpError(
             f"cannot write {path}: {getattr(problem, 'strerror', None) or problem}; choose a folder that is writable"
         ) from None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether ``name`` can stand for a file of a dump, on every system: it leads nowhere and steers no terminal."""
+    return name == Path(name).name and name not in ("", "..") and name.isprintable() and "\\" not in name
 
 
 class NewFiles:
@@ -67,7 +73,7 @@ class NewFiles:
     def move(self, written: Path) -> None:
         """Takes over a file from a folder beside. Raises DumpError as ``write_whole`` does."""
         path = self.folder / written.name
-        with _told(path):
+        with writing(path):
             written.chmod(0o644)
             os.link(written, path)
         self._added.append(path)

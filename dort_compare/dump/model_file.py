@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import external_data_helper
 
@@ -17,6 +18,11 @@ from dort_compare.errors import DumpError
 INLINE = 2**30
 """Bytes of constants that an ONNX file may hold itself; a protobuf ends at twice as many."""
 DATA = ".data"
+_UNREADABLE = (
+    *(DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError),
+    onnx.checker.ValidationError,
+)
+"""What onnx raises for a file; the ending says in which of its forms that is."""
 
 
 def add_model(files: NewFiles, name: str, model: ir.Model) -> dict[str, str]:
@@ -47,7 +53,7 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
         for tensor in tensors_in(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)
-    except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as problem:
+    except (OSError, ValueError, *_UNREADABLE) as problem:
         raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
     return model
 

@@ -13,6 +13,7 @@ import onnx
 import torch
 from torch import fx
 
+from dort_compare.dump.files import is_plain_name
 from dort_compare.dump.graph_file import FindTarget, read_graph
 from dort_compare.dump.model_file import read_model
 from dort_compare.dump.tensors import load_tensors
@@ -96,7 +97,7 @@ class DumpedGraph:
 
     def _read(self, ending: str) -> str:
         try:
-            return self.file(ending).read_text()
+            return self.file(ending).read_text(encoding="utf-8")
         except (OSError, ValueError) as problem:
             raise DumpError(f"{self.file(ending)} cannot be read: {' '.join(str(problem).split())}") from None
 
@@ -111,7 +112,7 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
         version = str(manifest.get("schema"))[:20]
         raise DumpError(f"{folder} is a dump of version {version}; this program reads {SCHEMA}: write it again")
     for name in manifest["graphs"]:
-        if name != Path(name).name or not name.isprintable() or "\\" in name:
+        if not is_plain_name(name):
             raise DumpError(f"{folder} names a graph {name!r} that is not a plain file name; it is not read")
     try:
         return [_graph(folder, name, i, entry) for i, (name, entry) in enumerate(manifest["graphs"].items())]
@@ -123,7 +124,7 @@ def manifest_in(folder: Path) -> dict[str, Any]:
     """The manifest of a dump of any version; its "graphs" are a dictionary. Raises DumpError where there is none."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text()) if path.is_file() and not path.is_symlink() else None
+        manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() and not path.is_symlink() else None
     except (OSError, ValueError, RecursionError):
         raise _damaged(folder) from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("graphs"), dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,24 +16,32 @@ from dort_compare.errors import DumpError
 
 @contextmanager
 def staged(folder: Path, *, replaces_dumps: bool = True) -> Iterator[Path]:
-    """A new folder beside ``folder``, which takes its place when the block ends without an error.
+    """A new folder beside ``folder``, which takes its place when the block ends without an error; a link stays one.
 
     What is replaced is an empty folder or another dump, unless ``replaces_dumps`` is off. Raises DumpError, before
     anything is done, where ``folder`` holds something else or cannot be written.
     """
-    if folder.exists() and not (_is_empty(folder) or (replaces_dumps and _is_dump(folder))):
-        kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
-        raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as problem:
-        raise DumpError(f"cannot write the dump folder {folder}: {problem.strerror}; choose another one") from None
+    place = Path(os.path.realpath(folder))
+    with _refused(folder):
+        if place.exists() and not (_is_empty(place) or (replaces_dumps and _is_dump(place))):
+            kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
+            raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
         yield stage
-        _swap(stage, folder)
+        with _refused(folder):
+            _swap(stage, place)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def _refused(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise DumpError(f"cannot write the folder {folder}: {problem.strerror}; choose another one") from None
 
 
 def _is_empty(folder: Path) -> bool:
@@ -59,6 +68,6 @@ def _swap(stage: Path, folder: Path) -> None:
         before = folder.rename(Path(old) / "dump")
         try:
             stage.rename(folder)
-        except OSError as problem:
+        except OSError:
             before.rename(folder)
-            raise DumpError(f"cannot write the dump folder {folder}: {problem}; choose another one") from None
+            raise

@@ -77,7 +77,7 @@ class DumpWriter:
             graphs = manifest["graphs"]
             name = f"{self.prefix}_{sum(key.rpartition('_')[0] == self.prefix for key in graphs)}"
             written = add_model(files, name, model)
-            files.add(f"{name}.txt", lambda path: path.write_text(text))
+            files.add(f"{name}.txt", lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace"))
             written |= _add_graph(files, name, graph_module)
             graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
         return name
@@ -113,7 +113,7 @@ class DumpWriter:
 
     def _read_manifest(self) -> dict[str, Any]:
         try:
-            manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text())
+            manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             if manifest["process"] == _PROCESS:
                 return manifest
         except (OSError, ValueError, KeyError, TypeError):
@@ -122,7 +122,7 @@ class DumpWriter:
 
     def _write_manifest(self, manifest: dict[str, Any]) -> None:
         text = json.dumps(manifest, indent=1)
-        write_whole(self.folder / MANIFEST, lambda path: path.write_text(text), replace=True)
+        write_whole(self.folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"), replace=True)
 
 
 def _add_graph(files: NewFiles, name: str, graph_module: fx.GraphModule) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _add_graph(files: NewFiles, name: str, graph_module: fx.GraphModule) -> dict
         text, constants = graph_text(graph_module)
     except UnsupportedGraphError as problem:
         return {"unreadable": str(problem)}
-    files.add(f"{name}.fx.json", lambda path: path.write_text(text))
+    files.add(f"{name}.fx.json", lambda path: path.write_text(text, encoding="utf-8"))
     written = {"graph": f"{name}.fx.json"}
     if constants:
         written["constants"] = f"{name}.constants.safetensors"

@@ -46,7 +46,7 @@ def _is_core(packet: str, overload: str) -> bool:
 
 def reaches() -> Iterator[Reach]:
     """One line for every overload with a lowering, of core ATen, or emitted by autograd; sorted by name."""
-    tested: dict[str, list[str]] = json.loads(_TESTED.read_text())
+    tested: dict[str, list[str]] = json.loads(_TESTED.read_text(encoding="utf-8"))
     lowered = {str(op): op for op in registered() if isinstance(op, torch._ops.OpOverload)}
     decomposed = {str(op) for op in decompositions()}
     for name in sorted({*tested, *lowered, *core_overloads()}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import torch
 
+from dort_compare.dump.files import writing
 from dort_compare.dump.staging import staged
 from dort_compare.dump.tensors import save_tensors
 from dort_compare.measure.metrics import distance
@@ -49,7 +51,7 @@ def write_case(case: Case, folder: Path) -> None:
 
     Raises DumpError where it is there and not empty, or cannot be written.
     """
-    with staged(folder, replaces_dumps=False) as stage:
+    with staged(folder, replaces_dumps=False) as stage, writing(folder):
         onnx.save(case.model, stage / "model.onnx")
         save_tensors(stage / "operands.safetensors", for_numpy(case.operands))
         results = {result.name: result for result in case.results}
@@ -58,10 +60,10 @@ def write_case(case: Case, folder: Path) -> None:
         save_tensors(stage / "float64.safetensors", exact)
         open_results = {r.name: r.value for r in case.results if r.is_open and r.value is not None}
         save_tensors(stage / "also_right.safetensors", for_numpy(open_results))
-        (stage / "case.json").write_text(json.dumps(_settings(case), indent=1) + "\n")
-        (stage / "README.md").write_text(_readme(case))
+        (stage / "case.json").write_text(json.dumps(_settings(case), indent=1) + "\n", encoding="utf-8")
+        (stage / "README.md").write_text(_readme(case), encoding="utf-8")
         for script in ("repro.py", "test_repro.py"):
-            (stage / script).write_text((_SHIPPED / script).read_text())
+            shutil.copyfile(_SHIPPED / script, stage / script)
 
 
 def _settings(case: Case) -> dict[str, object]:

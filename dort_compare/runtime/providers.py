@@ -63,6 +63,8 @@ class SessionSettings:
 
 
 def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"session option {name!r} is no name; give names of ONNX Runtime's options")
     if "." in name:
         options.add_session_config_entry(name, str(value))
         return
@@ -121,7 +123,13 @@ def once() -> dict[str, Any]:
 
 
 def _resolve(spec: ProviderSpec) -> Provider:
-    name, options = (spec, {}) if isinstance(spec, str) else spec
+    match spec:
+        case str(name):
+            options: Mapping[str, Any] = {}
+        case (str(name), Mapping() as options):
+            pass
+        case _:
+            raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
     name = _SHORT.get(name, name)
     if name == _SHORT["cuda"]:
         _prepare_cuda()

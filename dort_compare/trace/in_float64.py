@@ -14,6 +14,13 @@ from dort_compare.trace.modules import Call, Outcome, run_module
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     """The outcome with parameters, buffers and arguments in float64 and no autocast; an empty one where it does not run
     so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone."""
+    try:
+        return _run_doubled(model, call)
+    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
+        return Outcome({})
+
+
+def _run_doubled(model: nn.Module, call: Call) -> Outcome:
     state = _doubled_state(model)
     args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
     parameters = {name: state[name] for name, _ in model.named_parameters()}
@@ -21,10 +28,7 @@ def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     def function(*args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)
 
-    try:
-        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
-    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
-        return Outcome({})
+    return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
 
 
 def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
@@ -74,12 +75,14 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
 
 def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch.Tensor:
     loss = call.loss(result) if call.loss else _projection(outputs)
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise UsageError("the loss has to be a tensor of one element")
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+        raise UsageError("the loss has to be a real tensor of one element")
     return loss
 
 
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    if torch.is_inference_mode_enabled():
+        raise UsageError("backward=True within torch.inference_mode(), which keeps no gradients; call it outside")
     found: Sequence[torch.Tensor | None] = ()
     if sources and loss.requires_grad:
         found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
@@ -109,11 +112,16 @@ def _state(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
 
 
 def _refuse_foreign(tensors: Iterable[torch.Tensor], what: str) -> None:
-    """Raises UsageError for a tensor that is made of others."""
-    kinds = {type(tensor): tensor.is_nested for tensor in tensors if tensor.is_nested or _is_wrapper(tensor)}
-    for kind, is_nested in kinds.items():
-        name = "nested tensor" if is_nested else f"{kind.__qualname__}, a tensor subclass without memory"
-        raise UsageError(f"{what} is a {name}, which is not compared; have the model take and return plain tensors")
+    """Raises UsageError for a tensor that is made of others, or holds no values."""
+    for tensor in tensors:
+        if is_lazy(tensor):
+            raise UsageError(f"{what} is not initialized; call the model once before, as lazy modules ask for")
+        if tensor.is_meta:
+            raise UsageError(f"{what} is on the device meta, which holds no values; give it some elsewhere")
+        if tensor.is_nested or _is_wrapper(tensor):
+            kind = type(tensor).__qualname__
+            name = "nested tensor" if tensor.is_nested else f"{kind}, a tensor subclass without memory"
+            raise UsageError(f"{what} is a {name}, which is not compared; have the model take and return plain tensors")
 
 
 def _is_wrapper(tensor: torch.Tensor) -> bool:
@@ -148,7 +156,10 @@ def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
     named = {name or "output": _dense(tensor) for name, tensor in _tensors(result)}
     _refuse_foreign(named.values(), "an output")
     if not named:
-        raise UsageError(f"the model returned {type(result).__name__} without any tensor; there is nothing to compare")
+        raise UsageError(
+            f"the model returned a {type(result).__name__}, in which no tensor is found; have it return tensors, in "
+            "tuples, lists, dicts or dataclasses if need be"
+        )
     return named
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import onnxruntime as ort
@@ -117,3 +117,19 @@ def test_inference_mode_and_gradients(made: list[frozenset[str]]) -> None:
 def test_session_options_that_cannot_be_added_to_are_refused() -> None:
     with pytest.raises(UsageError, match="give session_options as a mapping"):
         Options.of(freeze=True, session_options=ort.SessionOptions())
+
+
+@pytest.mark.parametrize(
+    "change", [lambda w: w[:1], lambda w: w.t(), lambda w: w.clone()], ids=["shape", "stride", "memory"]
+)
+def test_another_tensor_is_a_change_even_in_the_same_memory(change: Callable[[Tensor], Tensor]) -> None:
+    made: list[Tensor] = []
+
+    def make_run(constants: Mapping[str, Tensor]) -> frozen.Run:
+        made.append(constants["w"])
+        return lambda _: []
+
+    run, weight = frozen.Frozen(["w"], {"w"}, make_run), torch.ones(3, 3)
+    for given in (weight, weight.view(3, 3), change(weight)):
+        run([given])
+    assert [each.shape for each in made] == [weight.shape, change(weight).shape]

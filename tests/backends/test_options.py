@@ -27,6 +27,18 @@ from dort_compare.runtime import newest_opset
         ({"session_options": {"intra_op_num_thread": 1}}, "did you mean 'intra_op_num_threads'?"),
         ({"dump_prefix": "../model"}, "dump_prefix '../model' is not a plain file name"),
         ({"dump_prefix": ""}, "dump_prefix '' is not a plain file name"),
+        ({"dump_prefix": "a\nb"}, r"dump_prefix 'a\nb' is not a plain file name"),
+        ({"dump_prefix": "a\\b"}, "is not a plain file name"),
+        ({"dump_prefix": 3}, "dump_prefix 3 is not a plain file name"),
+        ({"dump": 3}, "dump is 3; give a folder"),
+        ({"fallback": "no"}, "fallback is 'no'; give True or False"),
+        ({"freeze": "no"}, "freeze is 'no'; give True or False"),
+        ({"rewrites": 1}, "rewrites is 1; give True or False"),
+        ({"providers": 3}, "providers is 3; give a list"),
+        ({"providers": [3]}, "provider 3 is neither a name nor a pair"),
+        ({"providers": [("cpu", "fast")]}, "provider ('cpu', 'fast') is neither a name nor a pair"),
+        ({"session_options": [1]}, "session_options is [1]; give a dict"),
+        ({"session_options": {1: 2}}, "session option 1 is no name"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given: dict[str, Any], message: str) -> None:

@@ -99,6 +99,20 @@ def test_what_no_engine_takes_is_refused_in_a_line(capsys, tmp_path, good):
     refused(capsys, "too large", good, huge)
 
 
+@pytest.mark.parametrize("ending", ["json", "textproto", "onnxtxt"])
+@pytest.mark.filterwarnings("ignore:The onnxtxt format")
+def test_a_text_that_is_no_model_is_named(capsys, tmp_path, good, ending):
+    path = tmp_path / f"model.{ending}"
+    path.write_text('{"schema": 1}')
+    refused(capsys, f"{path} cannot be read: ", good, path)
+
+
+def test_a_model_is_not_overwritten_by_the_result(capsys, good):
+    before = good.read_bytes()
+    refused(capsys, f"{good} is named twice", good, good, "--json", good)
+    assert good.read_bytes() == before
+
+
 def test_names_cannot_speak_to_the_terminal(capsys, tmp_path, good):
     model = onnx.parser.parse_model(TEXT.replace("Tanh", "Sigmoid"))
     for owner in model.graph.node:

@@ -85,6 +85,28 @@ def test_what_describes_no_input_is_one_line(text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["int64[2]:0.5", "int8[2]:1000", "uint8[2]:-1:1", "i64[2]:1e30", "f16[2]:1e6", "uint64[2]:1.8e19"]
+)
+def test_a_range_that_the_dtype_does_not_hold_is_one_line(text):
+    with pytest.raises(UsageError, match=r"has a range that \w+ does not hold; choose another one$"):
+        Spec.of(text)
+
+
+@pytest.mark.parametrize("text", ["float32[99999999999,99999999999]", "int8[99999999999999999999]"])
+def test_sizes_that_no_memory_holds_are_one_line(text):
+    with pytest.raises(UsageError, match=r"^not enough memory for an input of sizes \[9") as caught:
+        draw(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [(nn.Linear(3, 2, device="meta"), "f32[2,3]"), (NET, torch.ones(2, device="meta"))])
+def test_what_holds_no_values_cannot_be_moved(made):
+    with pytest.raises(UsageError, match=r"^the model and its inputs cannot be moved to cpu: .*meta") as caught:
+        subject(made).to("cpu")
+    assert "\n" not in str(caught.value)
+
+
 def test_what_a_factory_may_return():
     x = torch.ones(2, 3)
     assert subject((NET, x)).args == (x,)

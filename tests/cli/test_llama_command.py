@@ -168,7 +168,7 @@ def test_an_unwritable_or_foreign_dump_folder_is_refused(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run(capsys, *SMALL, "--dump", str(tmp_path / "file" / "dump"))
     assert (status, err.count("\n")) == (2, 1)
-    assert "cannot write the dump folder" in err
+    assert "cannot write the folder" in err
 
 
 def test_a_report_inside_the_dump_is_refused(capsys, tmp_path):

@@ -50,6 +50,14 @@ def test_one_report_is_told_and_shown(capsys, right, tmp_path) -> None:
     assert (status, out) == (1, "diverge: silu\\x1b[31m\n")
 
 
+def test_a_page_in_the_place_of_a_report_is_refused(capsys, right) -> None:
+    before = right.read_text()
+    status, _, err = run(capsys, right, "--html", right.parent / "." / right.name)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "is named twice, and what it holds would be lost; choose another file" in err
+    assert right.read_text() == before
+
+
 def test_what_got_worse_and_better_between_two(capsys, right, tmp_path) -> None:
     bad, again = edited(right, tmp_path / "wrong.json", wrong), edited(right, tmp_path / "again.json", lambda _: None)
     status, out, _ = run(capsys, right, bad, "--html", tmp_path / "page.html")

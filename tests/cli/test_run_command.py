@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -139,12 +140,17 @@ def test_what_we_raise_is_neither_their_mistake_nor_a_divergence(capsys, monkeyp
         ),
         (["model.py:make", "--compile-backend", "model.py:refuses"], "the backend _model_.refuses failed: "),
         (["model.py:make", "--loss", "model.py:Net()"], "model.py:Net() is no function; name one, without arguments"),
-        (["model.py:make", "--loss", "model.py:no_loss"], "the loss has to be a tensor of one element"),
+        (["model.py:make", "--loss", "model.py:no_loss"], "the loss has to be a real tensor of one element"),
         (["model.py:make", "--mixed", "fp8"], "Invalid value for '--mixed': 'fp8' is not one of"),
         (["model.py:make", "--opset", "3"], "opset 3 is not supported"),
         (["model.py:make", "--json", "/no/such/folder/report.json"], "cannot write /no/such/folder/report.json"),
         (["model.py:make", "--dump", ".", "--json", "report.json"], "lies in the dump folder"),
-        (["model.py:make", "--input", "f32[1000000000,1000000000]"], "not enough memory for these sizes"),
+        (["model.py:make", "--input", "f32[1000000000,1000000000]"], "not enough memory for an input of sizes"),
+        (["model.py:make", "--json", "report", "--html", "./report"], "report is named twice"),
+        (["model.py:make", "--json", "r" * 300], "File name too long; choose another file"),
+        (["model.py:make", "--model-explorer", "r" * 300], "File name too long; choose another one"),
+        (["m" * 300 + ".py:make"], "File name too long; name another file"),
+        ([".model:make"], "'.model:make' names nothing"),
         (["model.py"], "'model.py' names nothing"),
         ([], "Missing argument 'FACTORY'"),
     ],
@@ -173,6 +179,15 @@ def test_verbose_logs_to_stderr_and_only_then(capsys):
     assert err.startswith("dynamo graph 0/0: ")
     assert out.count("\n") == 1
     assert run(capsys, "model.py:make", "-q")[2] == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_stdout_is_one_line():
+    code = "import dort_compare.cli as c; c.main(['--help'])"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "dort-compare: cannot write to standard output: No space left on device; send it elsewhere\n"
+    assert done.returncode == 2
 
 
 def test_a_closed_pipe_is_neither_a_verdict_nor_a_traceback():

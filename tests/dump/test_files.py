@@ -105,6 +105,25 @@ class TestStaged:
             pass
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_link_stays_one(self, tmp_path: Path, exists: bool) -> None:
+        link, folder = tmp_path / "latest", tmp_path / "disk" / "dump"
+        link.symlink_to(folder)
+        if exists:
+            folder.mkdir(parents=True)
+        with staged(link) as stage:
+            (stage / "new").write_text("new")
+        assert link.is_symlink()
+        assert [path.name for path in folder.iterdir()] == ["new"]
+        assert [path.name for path in folder.parent.iterdir()] == ["dump"]
+
+    def test_a_link_to_itself_is_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "loop").symlink_to("loop")
+        message = r"^cannot write the folder .*loop: .*; choose another one$"
+        with pytest.raises(DumpError, match=message), staged(tmp_path / "loop") as stage:
+            (stage / "new").write_text("new")
+        assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
     def test_a_swap_that_fails_brings_the_old_dump_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / "dump"
         folder.mkdir()

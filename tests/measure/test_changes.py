@@ -89,9 +89,9 @@ def test_a_value_has_a_course_through_the_runs(states, latest, overall, since, i
 
 
 def test_counts_are_of_what_either_run_has() -> None:
-    reports = [report(row("a"), row("b")), report(row("a")), report(row("a"))]
+    reports = [report(row("a"), row("b")), report(row("a"), row("c")), report(row("a"))]
     text = changes_text([run_of(each) for each in reports], changes(*reports))
-    assert "from run 2 to 3: 1 the same\n" in text
+    assert "from run 2 to 3: 1 gone, 1 the same\n" in text
     assert "from run 1 to 3: 1 gone, 1 the same" in text
 
 

@@ -88,6 +88,30 @@ def test_a_fault_before_a_mask_is_seen_beside_the_masks_huge_numbers(monkeypatch
     assert report.first_divergence.target == "aten.add.Tensor"
 
 
+def test_equal_masks_are_no_measure_for_what_is_beside_them():
+    """A rounding of the largest number is larger than any fault."""
+    x, mask = torch.randn(6, 6), torch.full((6, 6), torch.finfo(torch.float32).min).triu(1)
+    (node,) = make_fx(torch.add)(x, mask).graph.find_nodes(op="call_function", target=aten.add.Tensor)
+    replay = Replay({operand.name: value for operand, value in zip(node.args, (x, mask), strict=True)})
+    right = x + mask
+    wrong = right.clone()
+    wrong[0, 0] += 0.01
+    assert local_error(replay, node, right, right * 1, distance(right, right * 1)).is_noise
+    assert not local_error(replay, node, right, wrong, distance(right, wrong)).is_noise
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_half_precision_operands_may_be_rounded_on_the_way_to_a_finer_result(dtype):
+    """As fused attention rounds its scores; those of float32 may not be rounded as coarsely."""
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    total = make_fx(lambda x: x.sum(dtype=torch.float32))(x)
+    (node,) = total.graph.find_nodes(op="call_function", target=aten.sum.default)
+    right = x.sum(dtype=torch.float32)
+    rounded = right + torch.finfo(torch.float16).eps
+    found = local_error(Replay({node.args[0].name: x}), node, right, rounded, distance(right, rounded))
+    assert found.is_noise == (dtype == torch.float16)
+
+
 def attention_with_biases(x: Tensor, q: nn.Module, k: nn.Module, v: nn.Module) -> Tensor:
     return (q(x) @ k(x).transpose(1, 2)).softmax(-1) @ v(x)
 

@@ -7,8 +7,10 @@ import logging
 import math
 from collections.abc import Callable
 
+import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,7 @@ SHIFT = "h = ReduceMax<keepdims=1>(s, last) e = Equal(h, low) f = Where(e, zero,
 WEIGHTS = "w = Exp(d) t = ReduceSum<keepdims=1>(w, last) z = Equal(t, zero) n = Where(z, one, t) p = Div(w, n)"
 WHOLE = f"{SCORES} {SHIFT} {WEIGHTS} y = MatMul(p, v)"
 OUTPUT = "float[1, 2, 3, 4] y"
+SIZES = {"q": (1, 2, 3, 4), "k": (1, 2, 4, 5), "v": (1, 2, 5, 4), "b": (3, 5)}
 
 
 def model(body: str, outputs: str = OUTPUT) -> ir.Model:
@@ -73,6 +76,20 @@ def test_it_is_one_kernel_behind(case: str) -> None:
     assert "Exp" not in ops(after)
     assert ops(after) == expected or ops(after)[-1] == expected
     assert [value.name for value in after.graph.outputs] == ["y"]
+
+
+@pytest.mark.parametrize("case", FIRES)
+def test_it_computes_what_the_nodes_compute_also_for_a_query_that_sees_no_key(case: str) -> None:
+    drawn = np.random.default_rng(0)
+    given = {name: drawn.standard_normal(size, np.float32) for name, size in SIZES.items()}
+    given |= {"m": np.array([[True] * 5, [False] * 5, [True, False] * 2 + [True]]), "u": np.zeros(5, np.float32)}
+    given["b"] = np.where(given["m"], given["b"], -np.inf).astype(np.float32)
+    before = model(FIRES[case][0])
+    right, found = (
+        ort.InferenceSession(ir.to_proto(each).SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)
+        for each in (before, rewritten(model(FIRES[case][0])))
+    )
+    np.testing.assert_allclose(found[0], right[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("case", STAYS)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from dort_compare.errors import UsageError
-from dort_compare.trace import run_module
+from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call
 
@@ -131,9 +131,9 @@ def test_numpy_and_python_draw_the_same_each_time_too() -> None:
     expected = random.random(), np.random.rand()
     random.seed(1)
     np.random.seed(1)
-    first, second = (run_module(draws, {}, Call((torch.ones(1),))).outputs["output"] for _ in range(2))
-    assert torch.equal(first, second)
+    first = run_module(draws, {}, Call((torch.ones(1),))).outputs["output"]
     assert (random.random(), np.random.rand()) == expected
+    assert torch.equal(run_module(draws, {}, Call((torch.ones(1),))).outputs["output"], first)
 
 
 def test_autocast_reaches_the_model() -> None:
@@ -145,9 +145,22 @@ def test_autocast_reaches_the_model() -> None:
     [
         (nn.Identity(), {"backward": True}, "no output depends on a parameter or argument that requires grad"),
         (nn.Linear(1, 1), {"backward": True, "loss": lambda output: output.detach().sum()}, "no output depends on"),
-        (nn.Linear(1, 1), {"backward": True, "loss": lambda output: output}, "loss has to be a tensor of one element"),
-        (nn.Linear(1, 1), {"backward": True, "loss": lambda output: 1.0}, "loss has to be a tensor of one element"),
-        (nn.ModuleList(), {}, "returned NoneType without any tensor"),
+        (
+            nn.Linear(1, 1),
+            {"backward": True, "loss": lambda output: output},
+            "has to be a real tensor of one element",
+        ),
+        (
+            nn.Linear(1, 1),
+            {"backward": True, "loss": lambda output: 1.0},
+            "has to be a real tensor of one element",
+        ),
+        (
+            nn.Linear(1, 1),
+            {"backward": True, "loss": lambda output: output.sum().to(torch.complex64)},
+            "loss has to be a real",
+        ),
+        (nn.ModuleList(), {}, "returned a NoneType, in which no tensor is found; have it return tensors"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(model: nn.Module, call: dict[str, Any], message: str) -> None:
@@ -175,9 +188,24 @@ def test_tensors_that_are_made_of_others_are_refused(tensor: Tensor) -> None:
         run(model, torch.ones(2))
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(2, 2, device="meta"), "on the device meta, which holds no values; "),
+        (nn.LazyLinear(2), "not initialized; call the model once before"),
+    ],
+)
+def test_what_holds_no_values_is_refused(model: nn.Module, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^a parameter, buffer or argument is {message}"):
+        run(model, torch.ones(1, 2))
+    assert run_in_float64(model, Call((torch.ones(1, 2),))) == Outcome({})
+
+
 def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
     with torch.inference_mode():
         x = torch.ones(1, 2)
+        with pytest.raises(UsageError, match=r"^backward=True within torch\.inference_mode\(\), .*; call it outside$"):
+            run(nn.Linear(2, 2), torch.ones(1, 2), backward=True)
     assert run(nn.Linear(2, 2), x).outputs["output"].shape == (1, 2)
     with pytest.raises(UsageError, match=r"^what was made in torch\.inference_mode\(\) .*; give a clone of it"):
         run(nn.Linear(2, 2), x, backward=True)

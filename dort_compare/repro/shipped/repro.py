@@ -36,7 +36,7 @@ def run() -> dict[str, Array]:
     """What ONNX Runtime makes of the operands, without optimizations, by name."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    providers = json.loads((HERE / "case.json").read_text())["providers"]
+    providers = json.loads((HERE / "case.json").read_text(encoding="utf-8"))["providers"]
     session = ort.InferenceSession(HERE / "model.onnx", options, providers=providers)
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, tensors("operands.safetensors")), strict=True))
@@ -58,7 +58,7 @@ def distance(a: Array, b: Array) -> float:
 
 def rows() -> Iterator[tuple[Any, ...]]:
     """Each result: name, |torch - ONNX|, |torch - float64|, |ONNX - float64|, what is noise, and who departs."""
-    case = json.loads((HERE / "case.json").read_text())
+    case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
     torch, exact, also = (tensors(f"{name}.safetensors") for name in ("torch", "float64", "also_right"))
     for name, value in run().items():
         apart = distance(torch[name], value)
