@@ -341,10 +341,13 @@ class Transformed(nn.Module):
             return torch.func.jvp(self.row, (x,), (torch.ones_like(x),))
         if self.transform == "grad":
             return torch.func.grad(lambda x: self.row(x).sum())(x)
+        if self.transform == "weights":
+            lossy = lambda weights: torch.func.functional_call(self.lin, weights, (x,)).sin().sum()  # noqa: E731
+            return torch.func.grad(lossy)(dict(self.lin.named_parameters()))
         return torch.func.vmap(self.row)(x)
 
 
-@pytest.mark.parametrize("transform", ["jvp", "grad", "vmap"])
+@pytest.mark.parametrize("transform", ["jvp", "grad", "weights", "vmap"])
 def test_modules_called_within_function_transforms_are_compared(transform: str) -> None:
     report = compare(Transformed(transform), (torch.randn(2, 3),), backward=True)
     assert report.verdict == "agree", str(report)

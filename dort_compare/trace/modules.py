@@ -21,6 +21,8 @@ _REFUSALS = {
     "a clone of it, made outside",
     "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
     "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
+    "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
+    "of another tensor; give a clone of it",
 }
 """What to do about what torch says of a call or its backward pass."""
 
@@ -55,20 +57,21 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
     tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. No ``.grad`` is
     touched, the random state stays, and parameters, buffers and arguments that the call writes in place get their
-    content back.
+    content back, and are leaves of autograd again.
 
     Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
-    (gradients that the model takes itself), or computes activations again in torch's old way, which yields gradients to
+    (gradients that the model takes itself), writes what requires gradients into a view, or computes activations again in torch's old way, which yields gradients to
     ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
+    sources = _sources(parameters, call)
     with _mended(), seeded(), _restored(_written(function, call)):
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
             outputs = _named_tensors(result)
             loss = _loss(result, outputs, call) if call.backward else None
-        gradients = _gradients(loss, _sources(parameters, call)) if loss is not None else {}
+        gradients = _gradients(loss, sources) if loss is not None else {}
         return Outcome(_kept(outputs, _written(function, call)), gradients)
 
 
@@ -129,8 +132,12 @@ def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
 @contextmanager
 def _restored(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     before = [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
+    leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:
         yield
+        for tensor in leaves:
+            if not tensor.is_leaf:  # what was written into it required gradients
+                tensor.detach_()
     finally:
         for tensor, content in before:
             if not torch.equal(tensor, content):  # batch norm writes without counting up the version

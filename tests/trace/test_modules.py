@@ -116,6 +116,32 @@ def test_arguments_and_buffers_written_in_place_are_restored_and_their_values_re
         assert model.steps.tolist() == [0.0]
 
 
+class Remembered(nn.Module):
+    """Writes what requires gradients into an argument and a buffer, as caches of keys do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, 2))
+        self.lin = nn.Linear(2, 2)
+
+    def forward(self, cache: Tensor, x: Tensor) -> Tensor:
+        cache[:1] = self.last.copy_(self.lin(x))
+        return cache.sin() * self.last
+
+
+def test_what_is_written_in_place_keeps_no_history_of_autograd() -> None:
+    model, cache, x = Remembered(), torch.zeros(3, 2), torch.ones(1, 2)
+    first, second = (run(model, cache, x, backward=True) for _ in range(2))
+    assert first.gradients.keys() == {"lin.weight", "lin.bias"}
+    assert all(torch.equal(first.gradients[name], second.gradients[name]) for name in first.gradients)
+    assert cache.is_leaf and not cache.requires_grad and not cache.any()
+
+
+def test_a_view_that_is_written_with_gradients_is_refused() -> None:
+    with pytest.raises(UsageError, match="an argument or buffer that is a view of another tensor; give a clone of it"):
+        run(Remembered(), torch.zeros(4, 2)[1:], torch.ones(1, 2), backward=True)
+
+
 def test_random_models_draw_the_same_each_time() -> None:
     model = nn.Dropout()
     x = torch.ones(100)
