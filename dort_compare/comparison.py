@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
@@ -84,6 +85,8 @@ def compare_with(
     model = getattr(model, "_orig_mod", model)
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        raise UsageError("the model has lazy modules that no call has initialized yet; call it once before")
     with Waiting() as waiting:
         return _compare(model, call, backend, dynamic, effort, beside, waiting)
 

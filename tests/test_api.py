@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -360,12 +361,47 @@ class Reseeded(nn.Module):
         return nn.functional.dropout(x.sin())
 
 
+def test_lazy_modules_that_no_call_has_initialized_are_refused() -> None:
+    with pytest.raises(UsageError, match="no call has initialized yet; call it once before"):
+        compare(nn.Sequential(nn.LazyLinear(2)), (torch.ones(1, 3),))
+
+
+@dataclass
+class Count:
+    calls: int = 0
+
+
 class Numbered(nn.Module):
-    calls = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Count()
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        return x.sin() * self.calls
+        self.count.calls += 1
+        return x.sin() * self.count.calls
+
+
+class Recurrent(nn.Module):
+    """Keeps its hidden state for the next call, and a table that the first call makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.cache = nn.Linear(4, 4), dict[str, Tensor]()
+        self.hidden = torch.zeros(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if "table" not in self.cache:
+            self.cache["table"] = self.lin.weight[[1, 0, 3, 2]]
+        self.hidden = torch.tanh(self.lin(x) @ self.cache["table"] + self.hidden)
+        return self.hidden
+
+
+def test_a_model_that_keeps_something_of_each_call_is_compared_as_in_the_first() -> None:
+    model = Recurrent()
+    report = compare(model, (torch.randn(3, 4),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs if row.kind == "gradient"} == {"lin.weight", "lin.bias"}
+    assert not model.cache
 
 
 @pytest.mark.parametrize("model", [Reseeded(), Numbered()], ids=["reseeded", "counting"])

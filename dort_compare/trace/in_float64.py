@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dort_compare.trace.modules import Call, Outcome, run_module
+from dort_compare.trace.attributes import attribute_tensors, attributes_kept
+from dort_compare.trace.modules import Call, Outcome, restored, run_module
 
 
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
@@ -22,7 +23,8 @@ def run_in_float64(model: nn.Module, call: Call) -> Outcome:
         return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)
 
     try:
-        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+        with attributes_kept(model), restored(attribute_tensors(model)):
+            return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
     except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
         return Outcome({})
 
