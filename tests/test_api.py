@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -355,10 +356,13 @@ class Transformed(nn.Module):
             return torch.func.jvp(self.row, (x,), (torch.ones_like(x),))
         if self.transform == "grad":
             return torch.func.grad(lambda x: self.row(x).sum())(x)
+        if self.transform == "weights":
+            lossy = lambda weights: torch.func.functional_call(self.lin, weights, (x,)).sin().sum()  # noqa: E731
+            return torch.func.grad(lossy)(dict(self.lin.named_parameters()))
         return torch.func.vmap(self.row)(x)
 
 
-@pytest.mark.parametrize("transform", ["jvp", "grad", "vmap"])
+@pytest.mark.parametrize("transform", ["jvp", "grad", "weights", "vmap"])
 def test_modules_called_within_function_transforms_are_compared(transform: str) -> None:
     report = compare(Transformed(transform), (torch.randn(2, 3),), backward=True)
     assert report.verdict == "agree", str(report)
@@ -371,12 +375,42 @@ class Reseeded(nn.Module):
         return nn.functional.dropout(x.sin())
 
 
+@dataclass
+class Count:
+    calls: int = 0
+
+
 class Numbered(nn.Module):
-    calls = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Count()
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        return x.sin() * self.calls
+        self.count.calls += 1
+        return x.sin() * self.count.calls
+
+
+class Recurrent(nn.Module):
+    """Keeps its hidden state for the next call, and a table that the first call makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.cache = nn.Linear(4, 4), dict[str, Tensor]()
+        self.hidden = torch.zeros(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if "table" not in self.cache:
+            self.cache["table"] = self.lin.weight[[1, 0, 3, 2]]
+        self.hidden = torch.tanh(self.lin(x) @ self.cache["table"] + self.hidden)
+        return self.hidden
+
+
+def test_a_model_that_keeps_something_of_each_call_is_compared_as_in_the_first() -> None:
+    model = Recurrent()
+    report = compare(model, (torch.randn(3, 4),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs if row.kind == "gradient"} == {"lin.weight", "lin.bias"}
+    assert not model.cache
 
 
 @pytest.mark.parametrize("model", [Reseeded(), Numbered()], ids=["reseeded", "counting"])

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dort_compare.trace.modules import Call, Outcome, run_module
+from dort_compare.trace.attributes import attribute_tensors, attributes_kept
+from dort_compare.trace.modules import Call, Outcome, restored, run_module
 
 
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
@@ -28,7 +29,8 @@ def _run_doubled(model: nn.Module, call: Call) -> Outcome:
     def function(*args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)
 
-    return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+    with attributes_kept(model), restored(attribute_tensors(model)):
+        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
 
 
 def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:

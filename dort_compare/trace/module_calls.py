@@ -94,12 +94,12 @@ class ModuleCalls:
 def leaves(result: Any) -> dict[str, torch.Tensor]:
     """The tensors of a result, or of arguments, by their path in it, "" for a result that is a tensor.
 
-    Nested tensors, which have no shape, are left out, and what has no memory: sparse tensors, and those that ``vmap``,
-    ``jvp`` and ``grad`` call modules with.
+    Nested tensors, which have no shape, are left out, and what has no memory: sparse tensors, and what modules take and
+    return within ``vmap``, ``jvp`` and ``grad``, where torch wraps whatever is detached.
     """
     found, _ = pytree.tree_flatten_with_path(result)
     tensors = ((pytree.keystr(path), leaf) for path, leaf in found if isinstance(leaf, torch.Tensor))
-    return {path: tensor for path, tensor in tensors if torch._C._has_storage(tensor) and not tensor.is_nested}
+    return {path: tensor for path, tensor in tensors if not tensor.is_nested and torch._C._has_storage(tensor.detach())}
 
 
 def on_gradient(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:

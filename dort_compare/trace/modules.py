@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
+from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 
 Loss = Callable[[Any], torch.Tensor]
@@ -22,6 +23,8 @@ _REFUSALS = {
     "a clone of it, made outside",
     "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
     "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
+    "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
+    "of another tensor; give a clone of it",
 }
 """What to do about what torch says of a call or its backward pass."""
 
@@ -55,21 +58,22 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
 
     The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
     tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. No ``.grad`` is
-    touched, the random state stays, and parameters, buffers and arguments that the call writes in place get their
-    content back.
+    touched, the random state stays, and parameters, buffers, other tensors in attributes and arguments that the call
+    writes in place get their content back, and are leaves of autograd again. Attributes that it sets are as before.
 
     Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
-    (gradients that the model takes itself), or computes activations again in torch's old way, which yields gradients to
-    ``Tensor.backward`` alone.
+    (gradients that the model takes itself), writes what requires gradients into a view, or computes activations again
+    in torch's old way, which yields gradients to ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
-    with _mended(), seeded(), _restored(_written(function, call)):
+    sources = _sources(parameters, call)
+    with _mended(), seeded(), attributes_kept(function), restored(_written(function, call)):
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
             outputs = _named_tensors(result)
             loss = _loss(result, outputs, call) if call.backward else None
-        gradients = _gradients(loss, _sources(parameters, call)) if loss is not None else {}
+        gradients = _gradients(loss, sources) if loss is not None else {}
         return Outcome(_kept(outputs, _written(function, call)), gradients)
 
 
@@ -129,16 +133,21 @@ def _is_wrapper(tensor: torch.Tensor) -> bool:
 
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
-    """What a call may write in place: parameters, buffers and arguments that have memory."""
-    state = _state(function, call)
-    return [tensor for tensor in state if torch._C._has_storage(tensor) and not tensor.is_inference()]
+    """What a call may write in place: parameters, buffers, other attributes and arguments."""
+    return list({id(tensor): tensor for tensor in (*_state(function, call), *attribute_tensors(function))}.values())
 
 
 @contextmanager
-def _restored(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+def restored(written: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Within it tensors that have memory may be written in place; after it they have their content back."""
+    tensors = [tensor for tensor in written if torch._C._has_storage(tensor) and not tensor.is_inference()]
     before = [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
+    leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:
         yield
+        for tensor in leaves:
+            if not tensor.is_leaf:  # what was written into it required gradients
+                tensor.detach_()
     finally:
         for tensor, content in before:
             if not torch.equal(tensor, content):  # batch norm writes without counting up the version
@@ -147,7 +156,7 @@ def _restored(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
 
 def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
     """The outputs, with a copy of those that share memory with a tensor that will be restored."""
-    shared = {tensor.untyped_storage().data_ptr() for tensor in written}
+    shared = {tensor.untyped_storage().data_ptr() for tensor in written if torch._C._has_storage(tensor)}
     kept = {name: tensor.detach() for name, tensor in outputs.items()}
     return {name: t.clone() if t.untyped_storage().data_ptr() in shared else t for name, t in kept.items()}
 

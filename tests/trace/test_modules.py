@@ -116,6 +116,67 @@ def test_arguments_and_buffers_written_in_place_are_restored_and_their_values_re
         assert model.steps.tolist() == [0.0]
 
 
+class Remembered(nn.Module):
+    """Writes what requires gradients into an argument and a buffer, as caches of keys do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, 2))
+        self.lin = nn.Linear(2, 2)
+
+    def forward(self, cache: Tensor, x: Tensor) -> Tensor:
+        cache[:1] = self.last.copy_(self.lin(x))
+        return cache.sin() * self.last
+
+
+def test_what_is_written_in_place_keeps_no_history_of_autograd() -> None:
+    model, cache, x = Remembered(), torch.zeros(3, 2), torch.ones(1, 2)
+    first, second = (run(model, cache, x, backward=True) for _ in range(2))
+    assert first.gradients.keys() == {"lin.weight", "lin.bias"}
+    assert all(torch.equal(first.gradients[name], second.gradients[name]) for name in first.gradients)
+    assert cache.is_leaf
+    assert not cache.requires_grad
+    assert not cache.any()
+
+
+def test_a_view_that_is_written_with_gradients_is_refused() -> None:
+    with pytest.raises(UsageError, match="an argument or buffer that is a view of another tensor; give a clone of it"):
+        run(Remembered(), torch.zeros(4, 2)[1:], torch.ones(1, 2), backward=True)
+
+
+class Stateful(nn.Module):
+    """Keeps something of each call: a cache, a hidden state, keys, a count, a buffer that it sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.lin = nn.Linear(2, 2)
+        self.states, self.calls, self.seen = {"hidden": [torch.zeros(1, 2)]}, 0, torch.zeros(2)
+        self.keys: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "table"):
+            self.table = torch.ones(2, 2, dtype=x.dtype) * self.lin.bias
+        self.calls += 1
+        self.mean = 0.9 * self.mean + self.calls
+        self.seen += 1
+        self.keys.append(self.lin(x).detach())
+        self.states["hidden"][-1] = torch.tanh(self.lin(x) + self.states["hidden"][-1]).detach()
+        return self.lin(x) @ self.table + torch.cat(self.keys) + self.mean + self.states["hidden"][-1] + self.seen
+
+
+def test_each_run_is_the_first_for_a_model_that_keeps_something_of_it() -> None:
+    model, x = Stateful(), torch.ones(1, 2)
+    exact = run_in_float64(model, Call((x,), backward=True))
+    assert exact.outputs["output"].dtype == torch.float64
+    first, second = (run(model, x, backward=True) for _ in range(2))
+    assert torch.equal(first.outputs["output"], second.outputs["output"])
+    torch.testing.assert_close(exact.outputs["output"].float(), first.outputs["output"])
+    assert first.outputs["output"].dtype == torch.float32
+    assert (model.calls, model.keys, hasattr(model, "table")) == (0, [], False)
+    assert not any(tensor.any() for tensor in (model.mean, model.seen, model.states["hidden"][-1]))
+
+
 def test_random_models_draw_the_same_each_time() -> None:
     model = nn.Dropout()
     x = torch.ones(100)
