@@ -39,11 +39,12 @@ class GraphCompiler(Protocol):
 
 
 def aot_backend(
-    compiler: GraphCompiler, options: Options, fallbacks: list[Fallback]
+    compiler: GraphCompiler, options: Options, fallbacks: list[Fallback], *, rewrites: bool
 ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
     """A torch.compile backend that gives each graph to ``compiler``, with the phase it was traced for.
 
-    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes.
+    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. With ``rewrites`` the joint
+    graph is rewritten before it is parted.
     """
     table = decompositions()
 
@@ -64,7 +65,7 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=joint.rewritten(saved.partition) if options.rewrites else saved.partition,
+                partition_fn=joint.rewritten(saved.partition) if rewrites else saved.partition,
             )
             return backend(graph_module, example_inputs)
 

@@ -53,7 +53,8 @@ class DebugBackend:
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
         self._dumped: dict[int, str] = {}
-        self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks)
+        rewrites = bool(self.options.rewrites)
+        self._compile = aot_backend(self.compile_graph, self.options, self.fallbacks, rewrites=rewrites)
         self._execute: Execute | None = None
         self._kept: dict[int, Results] | None = None
 

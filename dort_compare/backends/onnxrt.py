@@ -44,7 +44,8 @@ def onnxrt(
         release = dump is None
         return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, release)[0]
 
-    return aot_backend(compile_graph, chosen, [])(graph_module, example_inputs)
+    rewrites = bool(chosen.rewrites) and dump is None  # a dump shows what torch has traced
+    return aot_backend(compile_graph, chosen, [], rewrites=rewrites)(graph_module, example_inputs)
 
 
 def _store(options: Options) -> Store | None:
