@@ -10,6 +10,7 @@ from torch import fx
 
 aten = torch.ops.aten
 
+_WIDE = (torch.float32, torch.float64)
 _SAME_ELEMENTS = {aten.view.default, aten._unsafe_view.default, aten.detach.default, aten.alias.default,
                   aten.clone.default, aten.expand.default}  # fmt: skip
 _TRANSPOSED: Mapping[Any, set[tuple[int, ...]]] = {
@@ -35,12 +36,14 @@ def row_sums_of_outputs(graph: fx.Graph) -> None:
     """Takes the row sums in the gradient of attention's softmax from what attention returns, not from all scores.
 
     Where ``O = P @ V`` and ``dP = dO @ V'``, the sums of ``P * dP`` over a row are those of ``dO * O``, as many times
-    smaller as a head is narrower than there are keys (Dao et al., FlashAttention, 2022, appendix B.2).
+    smaller as a head is narrower than there are keys (Dao et al., FlashAttention, 2022, appendix B.2). In half
+    precision torch's kernel rounds once, and what stands here would at each step: there it stays.
     """
     for node in graph.find_nodes(op="call_function", target=aten._softmax_backward_data.default):
         grad, probabilities, dim, dtype = node.args
         product, result = _source(grad), node.meta["val"]
-        if not _is_product(product) or grad.meta["val"].dtype != dtype or dim not in (-1, result.ndim - 1):
+        is_rounded_once = dtype not in _WIDE or grad.meta["val"].dtype != dtype
+        if is_rounded_once or not _is_product(product) or dim not in (-1, result.ndim - 1):
             continue
         attended = _attended(product, _source(probabilities))
         if attended is not None and attended.meta["val"].dtype == dtype:
@@ -51,7 +54,7 @@ def _source(node: fx.Node) -> fx.Node:
     """What holds the same elements in the same order, in matrices of the same size."""
     while node.target in _SAME_ELEMENTS:
         before = node.all_input_nodes[0]
-        if _matrices(before) != _matrices(node):
+        if _matrices(before) is None or _matrices(before) != _matrices(node):
             return node
         node = before
     return node

@@ -103,6 +103,13 @@ def test_other_gradients_stay_what_they_are(function: Function) -> None:
     assert_near(found, gradients(function, torch.float64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_keeps_the_kernel_that_rounds_once(dtype: torch.dtype) -> None:
+    backend = DebugBackend(rewrites=True)
+    gradients(torch.compile(attention, backend=backend), dtype)
+    assert softmax_gradients(backend) == 1
+
+
 def test_sizes_that_are_not_known_and_backends_without_rewrites_keep_it() -> None:
     for backend, dynamic in ((DebugBackend(rewrites=True), True), (DebugBackend(), False)):
         torch._dynamo.reset()
