@@ -453,12 +453,12 @@ def test_a_program_of_torch_export_is_compared() -> None:
     assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"0.weight"}
 
 
-def test_why_nothing_is_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_nothing_is_compiled_is_told() -> None:
     x = torch.ones(1, 3)
     with pytest.raises(UsageError, match=r"it is TorchScript, .*: give the module that it was made of$"):
         compare(torch.jit.trace(mlp(), x), (x,))
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
-    with pytest.raises(UsageError, match=r"torch\.compile is off: unset TORCH_COMPILE_DISABLE"):
+    off = torch._dynamo.config.patch(disable=True)
+    with off, pytest.raises(UsageError, match=r"torch\.compile is off: unset TORCH_COMPILE_DISABLE"):
         compare(mlp(), (x,))
 
 
