@@ -92,10 +92,11 @@ class Cached(Building):
         return Building(replace(self.options, rewrites=False), self.example_inputs, self.phase, self.still, self.stages)
 
     def _prepared(self, model: ir.Model) -> ir.Model:
+        providers = self._providers()
         with self.stages("kernels"):
-            model = with_kernels(model, self._providers())
+            model = with_kernels(model, providers)
         with self.stages("rewrites"):
-            return rewritten(model, self._providers()) if self.options.rewrites else model
+            return rewritten(model, providers) if self.options.rewrites else model
 
     def _providers(self) -> list[Provider]:
         return self.options.session.resolved_providers(devices_of(self.example_inputs))

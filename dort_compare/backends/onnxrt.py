@@ -34,6 +34,7 @@ def onnxrt(
 
     store = _store(chosen)
     numbers = itertools.count()
+    is_dumped = dump is not None  # then the graphs stay as torch has traced them
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
         def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Kept:
@@ -41,10 +42,9 @@ def onnxrt(
             added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
             return Kept(program.boxed(), added)
 
-        release = dump is None
-        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, release)[0]
+        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, not is_dumped)[0]
 
-    rewrites = bool(chosen.rewrites) and dump is None  # a dump shows what torch has traced
+    rewrites = bool(chosen.rewrites) and not is_dumped
     return aot_backend(compile_graph, chosen, [], rewrites=rewrites)(graph_module, example_inputs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 
@@ -62,3 +63,29 @@ def take_place(new: ir.Value, old: ir.Value) -> None:
     new.metadata_props.update(old.metadata_props)
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     old.name = f"{old.name}.before"
+
+
+class Replacement:
+    """New nodes in the place of others, whose last one gives the result; they bear its name and ``rule``'s, and the FX
+    nodes of all."""
+
+    def __init__(self, nodes: Sequence[ir.Node], rule: str) -> None:
+        self._nodes = nodes
+        self._name = f"{nodes[-1].name}.{rule}"
+        self._metadata = {**nodes[-1].metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
+        self._made: list[ir.Node] = []
+
+    def write(self, op_type: str, *inputs: ir.Value | None, domain: str = "", **attributes: Any) -> ir.Value:
+        """The result of one more node."""
+        name = f"{self._name}.{len(self._made)}"
+        node = ir.node(op_type, inputs, attributes, domain=domain, name=name, metadata_props=self._metadata)
+        node.outputs[0].name = name
+        self._made.append(node)
+        return node.outputs[0]
+
+    def finish(self, model: ir.Model, result: ir.Value) -> None:
+        """Puts all that was written into the graph; ``result`` is what the last of the old nodes gave."""
+        last = self._nodes[-1]
+        model.graph.insert_before(last, self._made)
+        take_place(result, last.outputs[0])
+        model.graph.remove(reversed(self._nodes), safe=True)

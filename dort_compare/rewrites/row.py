@@ -7,13 +7,11 @@ the place of a pass over the scores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_product, is_read_once, take_place
+from dort_compare.rewrites.graph import Replacement, is_product, is_read_once
 
 _PAYS = 4
 """How many elements of the product there must be for each that is copied."""
@@ -44,22 +42,9 @@ def _sizes(value: ir.Value | None) -> list[int] | None:
 
 
 def _replace(model: ir.Model, product: ir.Node, difference: ir.Node, row: ir.Value, ones: Sequence[int]) -> None:
-    nodes = [product, difference]
-    metadata = {**difference.metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
-    made: list[ir.Node] = []
-
-    def write(op_type: str, *inputs: ir.Value | None, domain: str = "", **attributes: Any) -> ir.Value:
-        name = f"{difference.name}.row.{len(made)}"
-        written = ir.node(op_type, inputs, attributes, domain=domain, name=name, metadata_props=metadata)
-        written.outputs[0].name = name
-        made.append(written)
-        return written.outputs[0]
-
-    attributes = dict(product.attributes)
+    new, attributes = Replacement([product, difference], "row"), dict(product.attributes)
     alpha = attributes["alpha"].as_float() if attributes else 1.0
-    constant = write("Constant", value=ir.tensor(np.full(ones, -1 / alpha, np.float32)))
-    a, b = write("Concat", product.inputs[0], row, axis=-1), write("Concat", product.inputs[1], constant, axis=-2)
-    final = write(product.op_type, a, b, domain=product.domain, **attributes)
-    model.graph.insert_before(difference, made)
-    take_place(final, difference.outputs[0])
-    model.graph.remove([difference, product], safe=True)
+    constant = new.write("Constant", value=ir.tensor(np.full(ones, -1 / alpha, np.float32)))
+    a = new.write("Concat", product.inputs[0], row, axis=-1)
+    b = new.write("Concat", product.inputs[1], constant, axis=-2)
+    new.finish(model, new.write(product.op_type, a, b, domain=product.domain, **attributes))

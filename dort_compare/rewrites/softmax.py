@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
-from dort_compare import provenance
-from dort_compare.rewrites.graph import fx_nodes_of, is_over_last, is_product, number, only_reader, readers, take_place
+from dort_compare.rewrites.graph import Replacement, is_over_last, is_product, number, only_reader, readers
 
 _DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
@@ -102,20 +100,11 @@ def _is_product(value: ir.Value) -> bool:
 
 
 def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: tuple[str, ir.Value] | None) -> None:
-    product = nodes[-1]
-    metadata = {**product.metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
-    made: list[ir.Node] = []
-
-    def write(op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        name = f"{product.name}.softmax.{len(made)}"
-        node = ir.node(op_type, inputs, attributes, name=name, metadata_props=metadata)
-        node.outputs[0].name = name
-        made.append(node)
-        return node.outputs[0]
-
+    new = Replacement(nodes, "softmax")
+    write = new.write
     dtype = scores.dtype
     assert dtype is not None
-    final = write("MatMul", write("Softmax", scores, axis=-1), product.inputs[1])
+    final = write("MatMul", write("Softmax", scores, axis=-1), nodes[-1].inputs[1])
     if mask is not None:
         kind, value = mask
         last, zero = (write("Constant", value=each) for each in (ir.tensor([-1]), ir.tensor(0, dtype)))
@@ -125,6 +114,4 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
         # of NaN behind -inf the maximum is -inf in ONNX Runtime, but not the sum
         is_all, is_sum = (write("Equal", write(by, value, last), hidden) for by in ("ReduceMax", "ReduceSum"))
         final = write("Where", write("And", is_all, is_sum), zero, final)
-    model.graph.insert_before(product, made)
-    take_place(final, product.outputs[0])
-    model.graph.remove(reversed(nodes), safe=True)
+    new.finish(model, final)
