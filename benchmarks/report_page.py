@@ -13,13 +13,13 @@ within a turn. That the table says how many rows it has, and that its last row c
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from chromium import MISSING, chromium
 from pages import page, show
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -30,7 +30,6 @@ from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.report import html
 
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,1000")
 WATCH = """
 addEventListener("load", () =>
   requestAnimationFrame(() => requestIdleCallback(() => { window.settled = performance.now(); })));
@@ -51,23 +50,6 @@ def report(rows: int | None) -> dict[str, Any]:
 
 def _again(row: dict[str, Any], index: int) -> dict[str, Any]:
     return {**row, "fx_node": f"{row['fx_node']}_{index}", "call": f"call_{index}", "picture": None}
-
-
-def browser(profile: Path) -> webdriver.Chrome:
-    """Chromium without a network, which notes when a page has settled. Ends the program where there is none."""
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if binary is None or driver is None:
-        raise SystemExit("no chromium and chromedriver: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    found.execute_cdp_cmd("Network.enable", {})
-    nothing = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    found.execute_cdp_cmd("Network.emulateNetworkConditions", nothing)
-    found.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
-    return found
 
 
 def opened(chrome: webdriver.Chrome, file: Path) -> dict[str, float]:
@@ -124,14 +106,14 @@ def main() -> None:
             said = f"{len(data['rows']):,} values"
             files[said] = folder / f"{len(data['rows'])}.html", data
             files[said][0].write_text(html.page(data))
-        chrome = browser(folder / "profile")
-        try:
+        with chromium(folder / "profile") as chrome:
+            if chrome is None:
+                raise SystemExit(MISSING)
+            chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
             for file, data in files.values():
                 check(chrome, file, data)
             turns = [{said: opened(chrome, file) for said, (file, _) in files.items()} for _ in range(given.turns)]
             where = f"Chromium {chrome.capabilities['browserVersion']}"
-        finally:
-            chrome.quit()
         times = {said: [turn[said] for turn in turns] for said in files}
         sizes = {said: file.stat().st_size for said, (file, _) in files.items()}
     heads = ["report", "MiB", "painted, ms", "settled, ms", "least settled, ms", "settled / short report's"]
