@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+from rules import CPU, ops
 from torch import Tensor, nn
 
 from dort_compare import compare, provenance
@@ -17,7 +18,6 @@ from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session
 
-CPU = [("CPUExecutionProvider", {})]
 KERNEL = "SimplifiedLayerNormalization"
 CONSTANTS = "<float eps = {1e-5}, int64[1] last = {-1}, int64[1] two = {2}, int64[1] one = {1}, int64[2] both = {1, 2}>"
 SQUARE = "s = Mul(x, x)"
@@ -33,10 +33,6 @@ def model(body: str, outputs: str = "float[2, 3, 8] y", weight: str = "float[8] 
     if dtype == "float16":
         text = text.replace("1e-5", "168")  # its bits
     return ir.from_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)))
-
-
-def ops(of: ir.Model) -> list[str]:
-    return [node.op_type for node in of.graph]
 
 
 def values(of: ir.Model, x: Tensor) -> list[Tensor]:

@@ -10,13 +10,13 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from rules import CPU, ops
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from dort_compare import compare
 from dort_compare.rewrites import rewritten
 
-CPU = [("CPUExecutionProvider", {})]
 CUDA = [("CUDAExecutionProvider", {}), *CPU]
 SIZES = {"a": [2, 64, 3], "b": [2, 3, 64], "r": [2, 64, 1]}
 PRODUCT = "p = MatMul(a, b)"
@@ -33,10 +33,6 @@ def model(body: str, outputs: str = OUTPUT, dtype: str = "float", **sizes: list[
         f"{head} graph ({inputs}) => ({outputs.replace('float', dtype)}) {values} {{ {body} }}"
     )
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
-
-
-def ops(of: ir.Model) -> list[str]:
-    return [node.op_type for node in of.graph]
 
 
 def values(of: ir.Model, feeds: dict[str, np.ndarray]) -> np.ndarray:

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+from rules import CPU
 from torch import Tensor, nn
 
 from dort_compare import compare
@@ -17,7 +18,6 @@ from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.runtime.session import make_session
 
-CPU = [("CPUExecutionProvider", {})]
 HEADER = '<ir_version: 10, opset_import: ["" : 20]> graph (float[4, 6] a, float[6, 8] b) => '
 CONSTANTS = (
     "zeros = Constant<value_ints = [0, 0]>() fours = Constant<value_ints = [4, 4]>() "

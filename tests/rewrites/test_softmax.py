@@ -13,13 +13,13 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from rules import CPU, ops
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from dort_compare import DebugBackend, compare
 from dort_compare.rewrites import rewritten
 
-CPU = [("CPUExecutionProvider", {})]
 CONSTANTS = (
     "<float low = {0xff800000}, float zero = {0.0}, float one = {1.0}, int64[1] last = {-1}, int64[1] row = {2}>"
 )
@@ -38,10 +38,6 @@ def model(body: str, outputs: str = OUTPUT) -> ir.Model:
     proto = onnx.parser.parse_model(text.replace("0xff800000", "0"))
     next(c for c in proto.graph.initializer if c.name == "low").float_data[:] = [-math.inf]
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
-
-
-def ops(of: ir.Model) -> list[str]:
-    return [node.op_type for node in of.graph]
 
 
 FIRES = {
