@@ -98,7 +98,7 @@ def _output(value: object) -> GraphOutput:
     view = view_of(value) if computed.dtype else None
     if view is None or view.base is None:
         return replace(computed, view=view)
-    is_known = _layout(view.base.meta["val"]) is not None
+    is_known = layout_of(view.base.meta["val"]) is not None
     return replace(computed, view=view, base=_computed(view.base)) if is_known else computed
 
 
@@ -106,12 +106,12 @@ def _computed(node: fx.Node) -> GraphOutput:
     meta = node.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return GraphOutput(node.name)
-    layout = _layout(meta)
+    layout = layout_of(meta)
     order = None if layout is None or layout == tuple(range(meta.ndim)) else layout
     return GraphOutput(node.name, dtype=meta.dtype, device=meta.device, order=order)
 
 
-def _layout(value: torch.Tensor) -> tuple[int, ...] | None:
+def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
     """The order of the dimensions in memory, from the outermost to the innermost; None for a tensor that is not dense.
 
     It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph:

@@ -15,7 +15,7 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 
 from dort_compare import provenance
-from dort_compare.backends import joint, saved
+from dort_compare.backends import saved
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
 from dort_compare.backends.subclass import fall_back, foreign_subclass
@@ -43,8 +43,8 @@ def aot_backend(
 ) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
     """A torch.compile backend that gives each graph to ``compiler``, with the phase it was traced for.
 
-    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. With ``rewrites`` the joint
-    graph is rewritten before it is parted.
+    What AOTAutograd cannot take runs in eager torch, and ``fallbacks`` grows by its nodes. With ``rewrites`` forward
+    and backward graph are rewritten where both are at hand.
     """
     table = decompositions()
 
@@ -65,7 +65,7 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=joint.rewritten(saved.partition) if rewrites else saved.partition,
+                partition_fn=saved.rewriting_partition if rewrites else saved.partition,
             )
             return backend(graph_module, example_inputs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,19 +17,6 @@ _TRANSPOSED: Mapping[Any, set[tuple[int, ...]]] = {
     aten.transpose.int: {(1, 2), (2, 1), (-1, -2), (-2, -1)},
     aten.permute.default: {(0, 2, 1)},
 }
-
-
-Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
-
-
-def rewritten(partition: Partition) -> Partition:
-    """``partition``, of the joint graph as it is after all that is done here."""
-
-    def call(joint: fx.GraphModule, *args: Any, **given: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        row_sums_of_outputs(joint.graph)
-        return partition(joint, *args, **given)
-
-    return call
 
 
 def row_sums_of_outputs(graph: fx.Graph) -> None:

@@ -9,6 +9,8 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
+from dort_compare.backends.bases import save_bases
+from dort_compare.backends.joint import row_sums_of_outputs
 from dort_compare.views import history
 
 
@@ -29,6 +31,16 @@ def partition(
             copies = {node: _copied(node) for node in shared}
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
+    return forward, backward
+
+
+def rewriting_partition(
+    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """``partition``, with what is rewritten where both graphs are at hand: before it, and after."""
+    row_sums_of_outputs(joint.graph)
+    forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -83,7 +83,11 @@ class Call:
 
 def outputs_of(result: Any) -> list[Tensor]:
     """The tensors that a call returned, in order."""
-    return [value for value in (result if isinstance(result, (tuple, list)) else [result]) if value is not None]
+    return [value for value in _each(result) if value is not None]
+
+
+def _each(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else [result]
 
 
 def _elements(graph: fx.Graph, node: fx.Node) -> tuple[fx.Node, ...]:
@@ -168,11 +172,13 @@ def complaint(call: Call, opset: int, units: float, scale: float = 0.0) -> str |
 
     Dtype and shape are torch's. Integers and booleans, and floats where ``units`` is 0, are equal. Other floats are
     not further from the float64 run than ``units`` units of the last place of its largest element (or of
-    ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does too.
+    ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does too, or it agrees
+    with the float64 run, as torch's kernels do not on every processor.
     """
-    for actual, expected, exact in zip(
-        call.on_onnx_runtime(opset), outputs_of(call()), outputs_of(call.in_float64()()), strict=True
-    ):
+    results = zip(_each(call()), _each(call.in_float64()()), strict=True)
+    # oneDNN's kernels also return gradients that nobody has asked for
+    asked = [pair for pair in results if all(value is not None for value in pair)]
+    for actual, (expected, exact) in zip(call.on_onnx_runtime(opset), asked, strict=True):
         problem = _difference(actual, expected, exact, units, scale)
         if problem:
             return f"{call} at opset {opset}: {problem}"
@@ -185,7 +191,8 @@ def _difference(actual: Tensor, expected: Tensor, exact: Tensor, units: float, s
     if not expected.dtype.is_floating_point or not units:
         return None if _same(actual, expected) else f"{actual} is not torch's {expected}"
     finite = expected.isfinite() & exact.isfinite()
-    if not _same(actual[~finite], expected[~finite]):
+    right = torch.where(exact.isfinite(), expected, exact.to(expected.dtype))
+    if not (_same(actual[~finite], expected[~finite]) or _same(actual[~finite], right[~finite])):
         return f"{actual} is not finite where torch's {expected} is, or the other way round"
     largest = max(scale, distance(exact, torch.zeros_like(exact), finite))
     allowed = max(units * torch.finfo(expected.dtype).eps * largest, 2 * distance(expected, exact, finite))
