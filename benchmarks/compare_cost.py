@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import platform
 import resource
 import shlex
 import statistics
@@ -33,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from pages import processor
 from processes import in_a_process
 
 from dort_compare import DebugBackend, compare, comparison
@@ -247,7 +247,7 @@ def page(rows: list[tuple[str, str, str, float, float]], command: str, threads: 
     lines = [
         "# What a comparison costs",
         "",
-        f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, {threads} threads, {versions}. "
+        f"`{command}`, {time.strftime('%Y-%m-%d')}, {processor()}, {threads} threads, {versions}. "
         "The Llama model part, float32, native.",
         "",
         introduction,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from core_coverage import DTYPES, overload_of, reason_outside
+from pages import processor
 
 from dort_compare.lowering import decompositions, registered
 from dort_compare.lowering.table import core_overloads
@@ -26,7 +26,7 @@ def page(command: str, entries: Sequence[Result], overloads: Sequence[Result], m
         "Measured with `capture_dynamic_output_shape_ops` and `capture_scalar_outputs` of `torch._dynamo.config`,",
         "without which dynamo gives what depends on data to no backend.",
         "",
-        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {platform.machine()} (CPU), {versions}.",
+        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, {versions}.",
         "",
         *_shares(entries, overloads),
         *(_models(models) if models else []),

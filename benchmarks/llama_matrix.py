@@ -6,7 +6,6 @@ import argparse
 import datetime
 import itertools
 import json
-import platform
 import shlex
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from pages import processor
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "compare_llama.py"
 PRECISIONS = {
@@ -90,7 +91,7 @@ def table(results: list[Result], command: str) -> str:
     lines = [
         "# The Llama parts, every combination",
         "",
-        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {platform.machine()}, {versions}.",
+        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, {versions}.",
         "",
         "*output* and *gradient*: the largest distance from eager of any output and any gradient, of both backends,",
         "relative to the tensor's largest element. *ratio*: the largest distance from float64 over eager's own, where",

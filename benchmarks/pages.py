@@ -1,14 +1,24 @@
-"""What the pages that benchmarks write have in common: the command, the day and the versions above a table."""
+"""What the pages that benchmarks write have in common: command, day, machine and versions above a table."""
 
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+
+import torch
+
+
+def processor() -> str:
+    """Its name, and the vectors that torch's kernels use on it: much of what is measured depends on both."""
+    known = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.+)$", known.read_text(), re.MULTILINE) if known.exists() else []
+    return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def page(title: str, about: str, versions: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -19,7 +29,7 @@ def page(title: str, about: str, versions: Sequence[str], columns: Sequence[str]
     """
     command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     installed = ", ".join(f"{name} {version(name)}" for name in versions)
-    head = f"`{command}`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, {installed}."
+    head = f"`{command}`, {time.strftime('%Y-%m-%d')}, {processor()}, {installed}."
     table = [columns, ["---"] * len(columns), *rows]
     lines = [f"# {title}", "", head, "", about.split("\n\n", 2)[2]]
     return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in table), ""])

@@ -2,13 +2,13 @@
 
     python benchmarks/step.py --write benchmarks/results/step.md
 
-The backends take turns in one process, after one round that nobody times. Times are medians over the rounds; a ratio is
-the median of the ratios within one round, so that a machine that slows down slows both. Before anything is timed, the
-outputs and gradients of every backend are held against float64: they may lie three times as far from it as eager's, and
-1e-5 of the largest element; 5e-2 where ReLU cuts gradients off, as one element that rounding moves over zero changes
-all those below it. *Bare* is the session of the compiled graph with its recorded inputs bound
-once, which nothing but ONNX Runtime's own loop runs: for training, those of the forward and backward graphs one after
-the other, without loss and autograd.
+The backends take turns in one process; each turn begins with a step that is not timed, so that none pays for the
+threads and caches that the one before left. Times are medians over the rounds; a ratio is the median of the ratios
+within one round, so that a machine that slows down slows both. Before anything is timed, the outputs and gradients of
+every backend are held against float64: they may lie three times as far from it as eager's, and 1e-5 of the largest
+element; 5e-2 where ReLU cuts gradients off, as one element that rounding moves over zero changes all those below it.
+*Bare* is the session of the compiled graph with its recorded inputs bound once, which nothing but ONNX Runtime's own
+loop runs: for training, those of the forward and backward graphs one after the other, without loss and autograd.
 
 The models are parts of a Llama of width 512, and GPT-2, BERT (width 768, 4000 tokens) and ResNet-18 of transformers,
 all in training mode without dropout; the size is batch and tokens, or batch and side of the images.

@@ -12,15 +12,15 @@ Times = Mapping[str, Sequence[float]]
 
 
 def timed(functions: Mapping[str, Callable[[], Any]], rounds: int, batch_seconds: float) -> Times:
-    """The times of all functions, which are called once before; within a round each runs for about ``batch_seconds``
-    of the first one's time, at least once."""
-    for function in functions.values():
-        function()
+    """The times of all functions; within a round each runs for about ``batch_seconds`` of the first one's time, at
+    least once, after a call that is not timed: none pays for the threads and caches that the one before left."""
     first = next(iter(functions.values()))
+    first()
     repeats = max(1, round(batch_seconds / _seconds(first, 1)))
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
+            function()
             times[name].append(_seconds(function, repeats))
     return times
 
