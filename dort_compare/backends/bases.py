@@ -1,15 +1,15 @@
 """Has a backward graph make the views that it reads, where the memory of one is not as a session takes it.
 
 A session takes contiguous tensors: of a saved activation that is a transposed view or a part of another, torch would
-make a copy in each step. A view in the graph is folded into what reads it, or made by a kernel of ONNX Runtime, whose
-memory is there already.
+make a copy in each step, in memory that is new each time. A view in the graph is folded into what reads it, or made by
+a kernel of ONNX Runtime, in memory of its arena.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -24,21 +24,25 @@ _VIEWS = {aten.view.default, aten.expand.default, aten.permute.default, aten.tra
           aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.detach.default, aten.alias.default,
           operator.getitem}  # fmt: skip
 
-Views = Mapping[fx.Node, Sequence[fx.Node]]
-
 
 def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int) -> None:
     """Saves what views are of in their place, which is in memory as long as they are; ``backward`` makes the views.
 
-    What torch lays out in another order than that of its dimensions is saved in the order of its memory.
-    ``num_fwd_outputs`` counts the outputs of ``forward`` before those that it saves.
+    What torch lays out in another order than that of its dimensions is saved in the order of its memory. Sizes must be
+    known. ``num_fwd_outputs`` counts the outputs of ``forward`` before those that it saves.
     """
     output = forward.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     returned, saved = results[:num_fwd_outputs], results[num_fwd_outputs:]
-    views = dict(_views_to_make(saved, _sources(returned)))
-    dense = {base: _in_order_of_memory(base, output) for base in views}
-    instead = {view: dense[base] for base, made in views.items() for view in made}
+    named = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.users}
+    placeholders = {node: named[node.name] for node in saved if node.name in named}
+    instead: dict[fx.Node, fx.Node] = {}
+    for base, views in list(_views_to_make(saved, returned, placeholders)):
+        dense = _in_order_of_memory(base, output)
+        instead |= dict.fromkeys(views, dense)
+        if dense not in placeholders:
+            placeholders[dense] = _placeholder(dense, placeholders[views[0]])
+        _make_views(base, views, placeholders, dense)
     kept: dict[fx.Node, int] = {}
     for place, node in enumerate(saved, num_fwd_outputs):
         if node not in instead or instead[node] not in saved:
@@ -46,8 +50,6 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
     output.args = ((*returned, *kept),)
     if told := output.meta.get("desc"):
         output.meta["desc"] = [*told[:num_fwd_outputs], *(told[place] for place in kept.values())]
-    for base, made in views.items():
-        _make_views(backward.graph, base, dense[base], made)
     forward.recompile()
     backward.recompile()
 
@@ -55,33 +57,43 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
 # Which.
 
 
-def _views_to_make(saved: Sequence[fx.Node], returned: Collection[fx.Node]) -> Iterator[tuple[fx.Node, list[fx.Node]]]:
-    """What is to be saved, with the saved views of it that the backward graph is to make; ``returned`` is not free."""
+def _views_to_make(
+    saved: Sequence[fx.Node], returned: Sequence[Any], read: Collection[fx.Node]
+) -> Iterator[tuple[fx.Node, list[fx.Node]]]:
+    """What is to be saved, with the saved views of it that the backward graph is to make of it: of those that it has
+    ``read`` by their names."""
     found: dict[fx.Node, list[fx.Node]] = defaultdict(list)
+    others: list[Any] = list(returned)
     for node in saved:
-        if _is_known(node):
-            steps, sources = history(node)
-            if len(sources) == 1 and _is_known(sources[0]) and all(step.target in _VIEWS for step in steps):
-                found[sources[0]].append(node)
+        base = _base(node) if node in read else None
+        (others if base is None else found[base]).append(node)
+    kept_apart = {source for node in others if isinstance(node, fx.Node) for source in history(node)[1]}
     for base, nodes in found.items():
         views = [node for node in nodes if not node.meta["val"].is_contiguous()]
-        if not views:
-            continue
         if base.meta["val"].is_contiguous():
-            yield base, views
-        elif base.op == "call_function" and base not in returned and layout_of(base.meta["val"]):
+            is_most = 2 * sum(view.meta["val"].numel() for view in views) >= base.meta["val"].numel()
+            if views and is_most and (base not in saved or base in read):
+                yield base, views
+        elif base.op == "call_function" and base not in kept_apart and layout_of(base.meta["val"]):
             yield base, nodes
 
 
+def _base(node: fx.Node) -> fx.Node | None:
+    """What a value is a view of, through views that a graph can make; the value itself where it is none."""
+    if not _is_known(node):
+        return None
+    steps, sources = history(node)
+    is_simple = len(sources) == 1 and _is_known(sources[0]) and all(step.target in _VIEWS for step in steps)
+    return sources[0] if is_simple else None
+
+
 def _is_known(node: fx.Node) -> bool:
-    """Whether a node is a tensor of known sizes, which autograd may watch."""
+    """Whether a node is a tensor in memory of known sizes and strides, which autograd may watch."""
     value = node.meta.get("val")
-    is_static = isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape)
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    is_static = all(isinstance(size, int) for size in (*value.shape, *value.stride()))
     return is_static and not node.meta.get("saved_tensor_with_no_vc_check")
-
-
-def _sources(values: Sequence[Any]) -> set[fx.Node]:
-    return {source for value in values if isinstance(value, fx.Node) for source in history(value)[1]}
 
 
 # How.
@@ -96,24 +108,28 @@ def _in_order_of_memory(base: fx.Node, output: fx.Node) -> fx.Node:
         return _call(base, aten.clone.default, permuted)
 
 
-def _make_views(graph: fx.Graph, base: fx.Node, dense: fx.Node, views: Sequence[fx.Node]) -> None:
-    """Has ``graph`` take ``dense`` for ``views`` of ``base``, and make them where the first of them is read."""
-    given = {node.name: node for node in graph.find_nodes(op="placeholder")}
-    taken = [given[view.name] for view in views]
-    if dense.name not in given:
-        with graph.inserting_before(taken[0]):
-            given[dense.name] = graph.placeholder(dense.name)
-        given[dense.name].meta = dict(dense.meta)
-    copies = {dense: given[dense.name]}
-    with graph.inserting_before(min(user for node in taken for user in node.users)):
-        if base is not dense:
-            order = layout_of(base.meta["val"])
-            assert order is not None
-            inverse = [order.index(dim) for dim in range(len(order))]
-            copies[base] = _call(base, aten.permute.default, copies[dense], inverse)
-        for step in sorted(set().union(*(history(view)[0] for view in views))):
-            copies[step] = graph.node_copy(step, copies.__getitem__)
-    for node, view in zip(taken, views, strict=True):
+def _placeholder(node: fx.Node, before: fx.Node) -> fx.Node:
+    with before.graph.inserting_before(before):
+        made = before.graph.placeholder(node.name)
+    made.meta = dict(node.meta)
+    return made
+
+
+def _make_views(
+    base: fx.Node, views: Sequence[fx.Node], placeholders: MutableMapping[fx.Node, fx.Node], dense: fx.Node
+) -> None:
+    """Makes ``views`` of ``base`` from the placeholder of ``dense``, each where it is first read."""
+    copies = {dense: placeholders[dense]}
+    taken = {view: placeholders.pop(view) for view in views}
+    for view, node in sorted(taken.items(), key=lambda pair: min(pair[1].users)):
+        graph = node.graph
+        with graph.inserting_before(min(node.users)):
+            if base not in copies:
+                order = layout_of(base.meta["val"]) or ()
+                inverse = [order.index(dim) for dim in range(len(order))]
+                copies[base] = _call(base, aten.permute.default, copies[dense], inverse)
+            for step in sorted(history(view)[0] - copies.keys()):
+                copies[step] = graph.node_copy(step, copies.__getitem__)
         node.replace_all_uses_with(copies[view])
         graph.erase_node(node)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -158,14 +159,69 @@ def test_what_is_saved_beside_a_view_of_it_stays_in_its_place() -> None:
     assert all(map(torch.equal, backward(*forward(value)[1:]), expected))
 
 
+class Written(nn.Module):
+    """Saves what it writes, or a view of it, which is a copy then."""
+
+    def __init__(self, is_transposed: bool) -> None:
+        super().__init__()
+        self.is_transposed = is_transposed
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        y = x * state.clone() if self.is_transposed else x @ state.clone()
+        state.add_(1)
+        return y
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_what_is_written_in_place(is_transposed: bool) -> None:
+    torch.manual_seed(0)
+    state, found = torch.rand(6, 6), []
+    for backend in ("eager", "dort"):
+        x, given = operand(), state.clone()
+        torch.compile(Written(is_transposed), backend=backend)(
+            x, given.t() if is_transposed else given
+        ).sum().backward()
+        found.append((x.grad, given))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_sparse_activations() -> None:
+    weight = torch.eye(6)
+
+    def function(x: Tensor) -> Tensor:
+        return (x[0].relu().to_sparse() @ weight.to(x.dtype)).to_dense()
+
+    assert_near(gradient(torch.compile(function, backend="dort"), torch.float32), gradient(function, torch.float64))
+
+
+def test_views_are_made_where_they_are_read() -> None:
+    """Those of the last layer in the first piece, and not in it those of the first layer."""
+
+    def function(x: Tensor) -> Tensor:
+        both = projected(x, 2).split(6, -1)
+        y = both[0].mT.sin()
+        for _ in range(5):
+            y = projected(y, 1)
+        return y * both[1].mT.cos()
+
+    backend = DebugBackend(rewrites=True)
+    gradient(torch.compile(function, backend=backend, dynamic=False), torch.float32)
+    calls = list(backend.graphs[-1].graph_module.graph.nodes)
+    made = [i for i, node in enumerate(calls) if node.target is torch.ops.aten.transpose.int
+            and node.args[0].target is operator.getitem]  # fmt: skip
+    products = [i for i, node in enumerate(calls) if node.target is torch.ops.aten.mm.default]
+    assert len(made) == 2
+    assert made[0] < products[0] < made[1]
+
+
 def test_only_backends_with_rewrites_make_views_in_the_backward_graph() -> None:
-    transposes = []
+    splits = []
     for rewrites in (False, True):
         backend = DebugBackend(rewrites=rewrites)
         gradient(torch.compile(of_heads, backend=backend, dynamic=False), torch.float32)
         backward = backend.graphs[-1].graph_module.graph
-        transposes.append(len(backward.find_nodes(op="call_function", target=torch.ops.aten.split.Tensor)))
-    assert transposes == [0, 1]
+        splits.append(len(backward.find_nodes(op="call_function", target=torch.ops.aten.split.Tensor)))
+    assert splits == [0, 1]
 
 
 def test_a_graph_that_is_kept_can_be_differentiated_again() -> None:
