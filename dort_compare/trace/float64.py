@@ -17,6 +17,9 @@ aten = torch.ops.aten
 
 REFUSALS = (RuntimeError, LookupError, ValueError)
 """What torch's kernels raise."""
+_READ_AMISS = {aten.native_batch_norm_backward.default, aten.batch_norm_backward.default}
+"""Of which torch's kernel for the CPU gives other results where operands lie otherwise in memory: of a batch of one, the
+gradient that is a slice with channels last is taken for one that is contiguous."""
 
 
 class Float64(Interpreter):
@@ -67,6 +70,8 @@ def _decides_on_a_size(node: fx.Node) -> bool:
 
 def call_in_float64(target: Any, args: Any, kwargs: Any) -> Any:
     """``target(*args, **kwargs)`` with floating operands and dtype arguments raised to float64, and so the result."""
+    if target in _READ_AMISS:
+        args = pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, args)
     return call_raised(target, args, kwargs, _raised)
 
 
