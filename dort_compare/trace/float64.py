@@ -18,7 +18,7 @@ aten = torch.ops.aten
 REFUSALS = (RuntimeError, LookupError, ValueError)
 """What torch's kernels raise."""
 _READ_AMISS = {aten.native_batch_norm_backward.default, aten.batch_norm_backward.default}
-"""Of which torch's kernel for the CPU gives other results where operands lie otherwise in memory: of a batch of one, the
+"""Of which torch's kernels for the CPU give other results where operands lie otherwise in memory: of a batch of one, a
 gradient that is a slice with channels last is taken for one that is contiguous."""
 
 

@@ -1,7 +1,9 @@
-"""Convolutions and their gradients, each of them a convolution again."""
+"""Convolutions and their gradients, each of them a convolution again, or products of matrices."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,7 +104,7 @@ def convolution_backward(
     """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, ...) -> 3 Tensors
 
     A transposed convolution is the gradient of a convolution by its input; so the gradient of either by its input is
-    the other. The gradient by the weight is a convolution in which input and gradient change parts.
+    the other. For the gradient by the weight see ``_by_weight``.
     """
     _refuse_integers(op, x)
     rank = len(shape_of(x)) - 2
@@ -147,8 +149,41 @@ def _up(op: Builder, grad: ir.Value, weight: ir.Value, x: ir.Value, geometry: Ge
 def _by_weight(op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequence[Dim], geometry: Geometry) -> ir.Value:
     """The sum over batch and positions p of steps[n, o, p] signal[n, i, p stride + k dilation - padding], by (o, i, k).
 
-    A convolution over k of the signal with the steps as kernel: channels are its batch, the batch its channels, stride
-    and dilation change parts. Groups stay groups.
+    For every k it is a product of matrices, with as many columns as the signal has channels; ONNX Runtime's convolution
+    would be one with as many columns as there are k. So the products are for many channels and few k.
+    """
+    known = [size for size in kernel if isinstance(size, int)]
+    channels, *others = (shape_of(signal)[1], *shape_of(steps))
+    is_known = len(known) == len(kernel) and all(isinstance(size, int) for size in (channels, *others))
+    if is_known and geometry.groups == 1 and math.prod(known) < channels:
+        return _in_products(op, signal, steps, known, geometry)
+    return _in_one_convolution(op, signal, steps, kernel, geometry)
+
+
+def _in_products(op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequence[int], geometry: Geometry) -> ir.Value:
+    """For every k the steps, a row a channel, times what of the signal they meet, a column a channel."""
+    rank = len(kernel)
+    _, out, *positions = map(int, shape_of(steps))
+    channels = int(shape_of(signal)[1])
+    rows = op.Reshape(op.Transpose(steps, perm=[1, 0, *range(2, rank + 2)]), [out, -1])
+    padded = op.Pad(op.Transpose(signal, perm=[0, *range(2, rank + 2), 1]), [0, *geometry.padding, 0] * 2)
+    products = []
+    for k in itertools.product(*map(range, kernel)):
+        starts = [at * dilation for at, dilation in zip(k, geometry.dilations, strict=True)]
+        reached = zip(starts, positions, geometry.strides, strict=True)
+        ends = [start + (number - 1) * stride + 1 for start, number, stride in reached]
+        met = op.Slice(padded, starts, ends, list(range(1, rank + 1)), geometry.strides)
+        products.append(op.MatMul(rows, op.Reshape(met, [-1, channels])))
+    by_kernel = op.Reshape(op.Concat(*products, axis=0), [*kernel, out, channels])
+    return op.Transpose(by_kernel, perm=[rank, rank + 1, *range(rank)])
+
+
+def _in_one_convolution(
+    op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequence[Dim], geometry: Geometry
+) -> ir.Value:
+    """A convolution over k of the signal with the steps as kernel.
+
+    Channels are its batch, the batch its channels, stride and dilation change parts. Groups stay groups.
     """
     groups, rank = geometry.groups, len(kernel)
     swapped = [1, 0, *range(2, rank + 2)]

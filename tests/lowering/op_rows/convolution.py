@@ -11,6 +11,8 @@ from op_rows.row import HALF, MATMUL, Row, Sample, case, new
 
 aten = torch.ops.aten
 
+MANY_CHANNELS = 20
+"""More than any kernel here has elements: the gradient by the weight is in products."""
 GEOMETRIES = (
     # size, kernel, stride, padding, dilation, output padding, groups
     ([5], [3], [1], [0], [1], [0], 1),
@@ -44,6 +46,21 @@ def gradients(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(grad, x, weight, sizes, *geometry, [True, True, bias is not None])
     yield case(grad, x, weight, [1], *geometry, [False, True, False])
     yield case(grad, x, weight, [1], *geometry, [True, False, True])
+    yield from weight_gradients(dtype)
+
+
+def weight_gradients(dtype: torch.dtype) -> Iterable[Sample]:
+    """Of many channels."""
+    channels = MANY_CHANNELS
+    for size, kernel, stride, padding, dilation, output_padding, _ in GEOMETRIES:
+        x, weight = new(dtype, 2, channels, *size), new(dtype, 3, channels, *kernel)
+        geometry = [stride, padding, dilation, False, [0] * len(size), 1]
+        grad = new(dtype, *aten.convolution.default(x, weight, None, *geometry).shape)
+        yield case(grad, x, weight, None, *geometry, [False, True, False])
+        x, weight = new(dtype, 2, 3, *size), new(dtype, 3, channels, *kernel)
+        geometry = [stride, padding, dilation, True, output_padding, 1]
+        grad = new(dtype, *aten.convolution.default(x, weight, None, *geometry).shape)
+        yield case(grad, x, weight, None, *geometry, [False, True, False])
 
 
 def is_of_integers(call: Call) -> bool:
