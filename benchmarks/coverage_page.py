@@ -26,7 +26,7 @@ def page(command: str, entries: Sequence[Result], overloads: Sequence[Result], m
         "Measured with `capture_dynamic_output_shape_ops` and `capture_scalar_outputs` of `torch._dynamo.config`,",
         "without which dynamo gives what depends on data to no backend.",
         "",
-        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, {versions}.",
+        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, CPU provider, {versions}.",
         "",
         *_shares(entries, overloads),
         *(_models(models) if models else []),

@@ -15,7 +15,7 @@ import torch
 
 
 def processor() -> str:
-    """Its name, and the vectors that torch's kernels use on it: much of what is measured depends on both."""
+    """The name of the processor, and the vectors that torch's kernels use on it: most figures depend on both."""
     known = Path("/proc/cpuinfo")
     names = re.findall(r"^model name\s*: (.+)$", known.read_text(), re.MULTILINE) if known.exists() else []
     return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?")
 _WRITTEN_OUT = re.compile(r"\d\.\d\de[-+]\d\d")
 _SAME, _ROUNDING = 0.05, 1e-5
 _PROCESSORS = 0.25
-"""In tables, errors stand as multiples of noise floors, and those follow the kernels that a processor has."""
+"""Of errors, which tables show as multiples of noise floors: those follow the kernels that a processor has."""
 
 
 def difference(shown: str, written: str, folder: Path) -> str | None:

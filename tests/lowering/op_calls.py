@@ -172,8 +172,8 @@ def complaint(call: Call, opset: int, units: float, scale: float = 0.0) -> str |
 
     Dtype and shape are torch's. Integers and booleans, and floats where ``units`` is 0, are equal. Other floats are
     not further from the float64 run than ``units`` units of the last place of its largest element (or of
-    ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does too, or it agrees
-    with the float64 run, as torch's kernels do not on every processor.
+    ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does too; where the
+    float64 run is not finite, ONNX may agree with that, as torch's kernels do not on every processor.
     """
     results = zip(_each(call()), _each(call.in_float64()()), strict=True)
     # oneDNN's kernels also return gradients that nobody has asked for
