@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ def partition(
     partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved.
     """
     forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
-    written, output = _written(forward.graph), forward.graph.output_node()
+    told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
+    written, output = _written(forward.graph, told[:num_fwd_outputs]), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
     shared = [node for node in dict.fromkeys(saved) if _shares(node, written)]
     if shared:
@@ -44,9 +46,8 @@ def rewriting_partition(
     return forward, backward
 
 
-def _written(graph: fx.Graph) -> set[fx.Node]:
-    """The inputs of which the graph returns a new value."""
-    told = graph.output_node().meta.get("desc") or ()
+def _written(graph: fx.Graph, told: Sequence[Any]) -> set[fx.Node]:
+    """The inputs of which the graph returns a new value, by what is ``told`` of its outputs."""
     written = {result.mutated_input for result in told if isinstance(result, InputMutationAOTOutput)}
     return {node for node in graph.find_nodes(op="placeholder") if node.meta.get("desc") in written}
 

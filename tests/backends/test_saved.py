@@ -12,7 +12,9 @@ from torch._functorch._aot_autograd.descriptors import (
     PlainAOTInput,
     SavedForBackwardsAOTOutput,
 )
+from torch.nn.functional import dropout
 from torch.nn.utils.parametrizations import spectral_norm
+from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, compare
 from dort_compare.backends import saved
@@ -94,6 +96,30 @@ def test_gradients_and_buffers(kind: type[nn.Module], backend: str) -> None:
             function(*inputs if kind is Adversaries else [torch.ones(3)]).square().sum().backward()
         torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in eager.parameters()])
         torch.testing.assert_close([*model.buffers()], [*eager.buffers()])
+
+
+class Checkpointed(nn.Module):
+    """Saves the state of the generator of random numbers, beside what it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted, self.layer = Counted(), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.dropped, self.counted(x), use_reentrant=False)
+
+    def dropped(self, x: Tensor) -> Tensor:
+        return dropout(self.layer(x).sin(), 1e-12)
+
+
+def test_a_buffer_is_written_beside_dropout_that_is_computed_again() -> None:
+    gradients = []
+    for backend in ("eager", "dort"):
+        torch.manual_seed(0)
+        model = Checkpointed()
+        torch.compile(model, backend=backend)(torch.ones(3)).square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0])
 
 
 def test_they_are_compared() -> None:
