@@ -214,6 +214,14 @@ def test_views_are_made_where_they_are_read() -> None:
     assert made[0] < products[0] < made[1]
 
 
+def test_a_small_part_of_a_value_is_saved_alone() -> None:
+    """Where saved tensors are packed, to the disk or to another device, all of it would be."""
+    backend = DebugBackend(rewrites=True)
+    gradient(torch.compile(of_one_part, backend=backend, dynamic=False), torch.float32)
+    taken = backend.graphs[-1].graph_module.graph.find_nodes(op="placeholder")
+    assert 2 * 6 * 18 not in [node.meta["val"].numel() for node in taken]
+
+
 def test_only_backends_with_rewrites_make_views_in_the_backward_graph() -> None:
     splits = []
     for rewrites in (False, True):
