@@ -9,7 +9,7 @@ every backend are held against float64: they may lie three times as far from it 
 element; 5e-2 where ReLU cuts gradients off, as one element that rounding moves over zero changes all those below it.
 *Bare* is the session of the compiled graph with its recorded inputs bound once, which nothing but ONNX Runtime's own
 loop runs: for training, those of the forward and backward graphs one after the other, without loss and autograd, and
-the backward graph as one session, where ``dort`` may run several. Ratios to it scatter by some 3 %.
+the backward graph as one session, where ``dort`` may run several.
 
 The models are parts of a Llama of width 512, and GPT-2, BERT (width 768, 4000 tokens) and ResNet-18 of transformers,
 all in training mode without dropout; the size is batch and tokens, or batch and side of the images.

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.backends.calls import add_call
 from dort_compare.signature import layout_of
 from dort_compare.views import history
 
@@ -43,9 +44,11 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
         if dense not in placeholders:
             placeholders[dense] = _placeholder(dense, placeholders[views[0]])
         _make_views(base, views, placeholders, dense)
-    kept: dict[fx.Node, int] = {}
+    if not instead:
+        return
+    own, kept = set(saved), dict[fx.Node, int]()
     for place, node in enumerate(saved, num_fwd_outputs):
-        if node not in instead or instead[node] not in saved:
+        if node not in instead or instead[node] not in own:
             kept.setdefault(instead.get(node, node), place)
     output.args = ((*returned, *kept),)
     if told := output.meta.get("desc"):
@@ -104,8 +107,8 @@ def _in_order_of_memory(base: fx.Node, output: fx.Node) -> fx.Node:
     if base.meta["val"].is_contiguous():
         return base
     with base.graph.inserting_before(output):
-        permuted = _call(base, aten.permute.default, base, layout_of(base.meta["val"]))
-        return _call(base, aten.clone.default, permuted)
+        permuted = add_call(base.graph, base, aten.permute.default, base, layout_of(base.meta["val"]))
+        return add_call(base.graph, base, aten.clone.default, permuted)
 
 
 def _placeholder(node: fx.Node, before: fx.Node) -> fx.Node:
@@ -127,17 +130,8 @@ def _make_views(
             if base not in copies:
                 order = layout_of(base.meta["val"]) or ()
                 inverse = [order.index(dim) for dim in range(len(order))]
-                copies[base] = _call(base, aten.permute.default, copies[dense], inverse)
+                copies[base] = add_call(graph, base, aten.permute.default, copies[dense], inverse)
             for step in sorted(history(view)[0] - copies.keys()):
                 copies[step] = graph.node_copy(step, copies.__getitem__)
         node.replace_all_uses_with(copies[view])
         graph.erase_node(node)
-
-
-def _call(origin: fx.Node, target: Any, operand: fx.Node, *args: Any) -> fx.Node:
-    """A call in the graph of ``operand`` that stems from where ``origin`` does."""
-    made = operand.graph.call_function(target, (operand, *args))
-    with torch.no_grad():
-        made.meta = {**origin.meta, "val": target(operand.meta["val"], *args)}
-    made.meta.pop("tensor_meta", None)
-    return made

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import fx
+
+from dort_compare.backends.calls import add_call
 
 aten = torch.ops.aten
 
@@ -76,13 +79,8 @@ def _flat(arguments: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _replace(graph: fx.Graph, node: fx.Node, product: fx.Node, attended: fx.Node) -> None:
-    def call(target: Any, *args: Any) -> fx.Node:
-        made = graph.call_function(target, args)
-        made.meta = {**node.meta, "val": target(*fx.map_arg(args, lambda each: each.meta["val"]))}
-        made.meta.pop("tensor_meta", None)
-        return made
-
-    with graph.inserting_before(node), torch.no_grad():
+    call = functools.partial(add_call, graph, node)
+    with graph.inserting_before(node):
         sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, product.args[0], attended), [-1], True)
         lowered = call(aten.view.default, call(aten.sub.Tensor, product, sums), [*node.meta["val"].shape])
         node.replace_all_uses_with(call(aten.mul.Tensor, node.args[1], lowered))

@@ -166,7 +166,9 @@ def _in_products(op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequenc
     _, out, *positions = map(int, shape_of(steps))
     channels = int(shape_of(signal)[1])
     rows = op.Reshape(op.Transpose(steps, perm=[1, 0, *range(2, rank + 2)]), [out, -1])
-    padded = op.Pad(op.Transpose(signal, perm=[0, *range(2, rank + 2), 1]), [0, *geometry.padding, 0] * 2)
+    padded = op.Transpose(signal, perm=[0, *range(2, rank + 2), 1])
+    if any(geometry.padding):
+        padded = op.Pad(padded, [0, *geometry.padding, 0] * 2)
     products = []
     for k in itertools.product(*map(range, kernel)):
         starts = [at * dilation for at, dilation in zip(k, geometry.dilations, strict=True)]
