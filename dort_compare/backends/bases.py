@@ -53,6 +53,7 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
     output.args = ((*returned, *kept),)
     if told := output.meta.get("desc"):
         output.meta["desc"] = [*told[:num_fwd_outputs], *(told[place] for place in kept.values())]
+    forward.graph.eliminate_dead_code()
     forward.recompile()
     backward.recompile()
 

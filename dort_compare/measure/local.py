@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.measure.edge import is_on_the_edge
-from dort_compare.measure.floor import coarsest, rounding, rounding_of
+from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.shake import shake
 from dort_compare.measure.ties import is_a_tie
@@ -21,6 +22,9 @@ _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+_SHAKES = 8
+"""How often the operands of a result of one element are moved: by chance it may not move with them once."""
+_RUNNING = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default, torch.ops.aten.logcumsumexp.default)
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
 
@@ -51,7 +55,8 @@ def local_error(
     Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64 on
     the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of the
     operands moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham,
-    Accuracy and Stability of Numerical Algorithms, 1.5), and twice the error of torch's own kernel. Where that one errs
+    Accuracy and Stability of Numerical Algorithms, 1.5), both more where hundreds of elements make one (`growth`), and
+    twice the error of torch's own kernel. Where that one errs
     by more than eight times all this, and by more than its operands hold, it is torch that departs. NaN, inf, dtypes
     and shapes that differ are never noise. Integers and booleans may differ only where a rounding of half-precision
     operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose order torch
@@ -74,7 +79,7 @@ def local_error(
     floor = rounding_of(expected.dtype, scale)
     if found.max_abs is not None and found.max_abs <= floor:
         return LocalError(whole, floor, is_noise=True)
-    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, scale, floor)
+    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, scale)
 
 
 @dataclass(frozen=True)
@@ -93,13 +98,14 @@ class _Exact:
 
 
 def _against_float64(
-    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, scale: float, floor: float
+    of: _Exact, expected: torch.Tensor, value: torch.Tensor, whole: Distance, scale: float
 ) -> LocalError:
     exact = of.value()
     if exact is None or exact.shape != expected.shape:
-        return LocalError(whole, floor, is_noise=False)
+        return LocalError(whole, rounding_of(expected.dtype, scale), is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
-    floor += _sensitivity(of, exact, expected.dtype)
+    terms = _terms(of, exact)
+    floor = rounding_of_sum(expected.dtype, scale, terms) + _sensitivity(of, exact, expected.dtype, terms)
     torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
     torch_departs = torch_error > torch_may
     floor += 2 * min(torch_error, torch_may)
@@ -107,16 +113,25 @@ def _against_float64(
     return LocalError(whole, floor, is_noise, torch_departs, torch_error, onnx_error)
 
 
-def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
+def _terms(of: _Exact, exact: torch.Tensor) -> int:
+    """How many elements may go one after another into an element of the result: as many as its largest operand has for
+    each of its own, or for a running sum all along its dimension."""
+    if of.node.target in _RUNNING and exact.ndim:
+        return exact.shape[int(of.node.args[1])]  # type: ignore[arg-type]
+    return of.replay.largest() // max(exact.numel(), 1)
+
+
+def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, terms: int) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
-    Eight times a rounding to float32, in which kernels compute at least, and where the result has a finer ``dtype``
-    than an operand, twice a rounding to that one's: fused attention rounds its scores. So does every chain of ops that
-    torch rounds in between. Nothing for one op that works element by element.
+    Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so many
+    ``terms``; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
+    rounds its scores. So does every chain of ops that torch rounds in between. Nothing for one op that works element
+    by element.
     """
     if _is_one_element_by_element(of):
         return 0.0
-    moved = _SHAKEN * _moved(of, exact, torch.float32)
+    moved = _SHAKEN * growth(terms) * _moved(of, exact, torch.float32)
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
@@ -144,14 +159,18 @@ def _works_element_by_element(target: object) -> bool:
 
 
 def _moved(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
-    """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one."""
-    moved = of.value(_shaken(dtype))
-    return 0.0 if moved is None or moved.shape != exact.shape else deviation(exact, moved) or 0.0
+    """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one.
+
+    The most of several times where the result has few elements.
+    """
+    shaken = _shaken(dtype, torch.Generator().manual_seed(0))
+    times = min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
+    results = (of.value(shaken) for _ in range(times))
+    return max(deviation(exact, r) or 0.0 if r is not None and r.shape == exact.shape else 0.0 for r in results)
 
 
-def _shaken(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+def _shaken(dtype: torch.dtype, generator: torch.Generator) -> Callable[[torch.Tensor], torch.Tensor]:
     """Moves every element up or down at random, by one rounding of ``dtype`` or of float64 where that is its own."""
-    generator = torch.Generator().manual_seed(0)
 
     def moved(value: torch.Tensor) -> torch.Tensor:
         return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator)

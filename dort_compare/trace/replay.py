@@ -52,8 +52,12 @@ class Replay:
 
     def dtypes(self) -> Iterator[torch.dtype]:
         """The dtypes of all the tensors it was given, and of those that a chain makes in between."""
-        made = (node.meta.get("val") for node in self._chain or ())
-        return (value.dtype for value in (*self._values.values(), *made) if isinstance(value, torch.Tensor))
+        return (value.dtype for value in self._tensors())
+
+    def largest(self) -> int:
+        """How many elements the largest floating tensor has that it was given, or that a chain makes in between."""
+        numbers = (value.numel() for value in self._tensors() if value.is_floating_point())
+        return max((number for number in numbers if isinstance(number, int)), default=0)
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
@@ -67,6 +71,11 @@ class Replay:
         finally:
             self._made = {}
         return value if isinstance(value, torch.Tensor) else None
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        """The tensors that it was given, and what torch has traced of those that a chain makes in between."""
+        made = (node.meta.get("val") for node in self._chain or ())
+        return (value for value in (*self._values.values(), *made) if isinstance(value, torch.Tensor))
 
     def _make_chain(self, in_float64: bool) -> None:
         for node in self._chain or ():

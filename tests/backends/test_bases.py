@@ -286,3 +286,11 @@ def test_the_verdict_on_it_is_clean() -> None:
     torch.manual_seed(0)
     report = compare(Block(), (operand(),), backward=True, rewrites=True, optimized=True)
     assert report.verdict == "agree", report.causes
+
+
+def test_a_view_that_is_no_longer_saved_is_not_computed():
+    backend = DebugBackend(rewrites=True)
+    x = torch.randn(2, 6, 6, requires_grad=True)
+    torch.compile(of_a_transposed, backend=backend)(x).sum().backward()
+    graph = backend.graphs[0].graph_module.graph
+    assert not [node for node in graph.nodes if node.op == "call_function" and not node.users]

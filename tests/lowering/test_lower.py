@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,18 @@ def graphs_of(model: Any, *args: Any, **options: Any) -> tuple[Any, list[Compile
     if isinstance(result, Tensor) and result.requires_grad:
         result.backward(torch.ones_like(result))
     return result, backend.graphs
+
+
+def test_a_graph_is_lowered_where_nobody_has_imported_inductor():
+    """It brings ``prims::fma`` along."""
+    program = """if True:
+        import sys, torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+        from dort_compare.lowering import lower
+        lower(make_fx(torch.sin)(torch.ones(2)), "inference", 18)
+        assert "torch._inductor.inductor_prims" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 class Block(nn.Module):

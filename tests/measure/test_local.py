@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from of_function import Of
@@ -121,6 +122,41 @@ def test_a_gradient_that_cancels_to_nothing_agrees(seed):
     torch.manual_seed(seed)
     module = Of(attention_with_biases, q=nn.Linear(16, 16), k=nn.Linear(16, 16), v=nn.Linear(16, 16))
     assert str(dort_compare.compare(module, (torch.randn(2, 9, 16),), backward=True)).startswith("agree")
+
+
+def added_in_sequence(x: Tensor) -> Tensor:
+    """The sum over the first dimension, a term after another."""
+    return torch.from_numpy(np.add.accumulate(x.numpy(), axis=0)[-1])
+
+
+@pytest.mark.parametrize("shape", [(8192, 64), (200_000, 1)], ids=str)
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_terms_may_be_added_one_after_another(shape, mean, seed):
+    """ONNX Runtime adds rows so; torch adds in pairs."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + mean
+    (node,) = make_fx(lambda x: x.sum(0))(x).graph.find_nodes(op="call_function", target=aten.sum.dim_IntList)
+    replay, right = Replay({node.args[0].name: x}), x.sum(0)
+    total = added_in_sequence(x)
+    found = local_error(replay, node, right, total, distance(right, total))
+    assert found.is_noise, found
+    wrong = right + 1e-3 * right.abs().max()
+    assert not local_error(replay, node, right, wrong, distance(right, wrong)).is_noise
+    fewer = x[: -len(x) // 100].sum(0)
+    assert not local_error(replay, node, right, fewer, distance(right, fewer)).is_noise
+
+
+def test_a_running_sum_has_as_many_terms_as_its_dimension():
+    x = torch.rand(65536, generator=torch.Generator().manual_seed(0))
+    report = dort_compare.compare(Of(lambda x: x.cumsum(0)), (x,))
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("exporter", ["native", "torch"])
+def test_a_loss_over_many_elements_agrees(exporter):
+    x = torch.randn(16, 8192, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    report = dort_compare.compare(Of(lambda x: (x * x).mean()), (x,), backward=True, exporter=exporter)
+    assert report.verdict == "agree", str(report)
 
 
 @pytest.mark.parametrize("seed", range(12))

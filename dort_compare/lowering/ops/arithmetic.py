@@ -8,7 +8,7 @@ import torch
 from dort_compare.lowering.builder import Builder, fake_of
 from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
 from dort_compare.lowering.precision import in_float32, opmath
-from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.registry import lowering, lowering_of_library
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -81,9 +81,9 @@ def addcdiv(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, valu
     return op.Add(x, op.Div(scaled(op, tensor1, value), tensor2))
 
 
-@lowering(prims.fma.default)
+@lowering_of_library("prims::fma")
 def fma(op: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """fma(Tensor a, Tensor b, Tensor c) -> Tensor
+    """fma(Tensor a, Tensor b, Tensor c) -> Tensor, which inductor brings along
 
     Products are exact in a dtype twice as wide, which float64 has not: there they are rounded.
     """

@@ -14,6 +14,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 
@@ -120,7 +121,7 @@ def convolution_backward(
         kernel_size = [op.size(weight, d) for d in range(2, rank + 2)]
         by_weight = _by_weight(op, signal, kernel, kernel_size, geometry)
     if output_mask[2]:
-        by_bias = op.ReduceSum(grad, op.const([0, *range(2, rank + 2)]), keepdims=0)
+        by_bias = add_up(op, "ReduceSum", grad, [0, *range(2, rank + 2)], keepdims=False)
     return by_input, by_weight, by_bias
 
 

@@ -9,14 +9,17 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 from dort_compare.lowering.windows import Windows, windowed
 
 aten = torch.ops.aten
-Values = tuple[ir.Value, ir.Value]
+Values = tuple[ir.Value, ir.Value | None]
+
+_EXACT_IN_FLOAT32 = 2**24
+"""Every integer up to it is a float32."""
 
 
 @lowering(aten.max_pool2d_with_indices.default)
@@ -43,7 +46,8 @@ def _max_pool(
 ) -> Values:
     """ONNX counts positions through the whole tensor, torch through one channel of one image.
 
-    For torch NaN is the largest, the last if there are several; ONNX Runtime may pass over it.
+    For torch NaN is the largest, the last if there are several; ONNX Runtime may pass over it. Where nobody asks for
+    positions it is enough to know whether there is one.
     """
     kernel = each(kernel_size, rank)
     strides = each(stride, rank) if len(stride) else kernel
@@ -55,14 +59,24 @@ def _max_pool(
         **window_attributes(op, x, reach, strides, each(padding, rank), ceil_mode),
     }
     batched = batch(op, _comparable(op, x), rank)
+    if not op.wanted(1):
+        values = op.MaxPool(batched, **attributes)
+        if op.result_dtype.is_floating_point:
+            is_nan = op.cast(op.IsNaN(batched), torch.float32)
+            values = _nan_where(op, op.cast(op.MaxPool(is_nan, **attributes), torch.bool), values)
+        return op.cast(unbatch(op, values, rank), op.result_dtype), None
     values, places = op.MaxPool(batched, **attributes, _outputs=2)
     places = op.Mod(places, op.const(product(op, _spatial(op, x, rank))))
     if op.result_dtype.is_floating_point:
         last_nan = op.MaxPool(batch(op, _nan_places(op, x, rank), rank), **attributes)
         has_nan = _is_place(op, last_nan)
-        values = op.Where(has_nan, op.const(math.nan, opmath(op.result_dtype)), values)
+        values = _nan_where(op, has_nan, values)
         places = op.Where(has_nan, op.cast(last_nan, torch.int64), places)
     return op.cast(unbatch(op, values, rank), op.result_dtype), unbatch(op, places, rank)
+
+
+def _nan_where(op: Builder, has_nan: ir.Value, values: ir.Value) -> ir.Value:
+    return op.Where(has_nan, op.const(math.nan, opmath(op.result_dtype)), values)
 
 
 def _comparable(op: Builder, x: ir.Value) -> ir.Value:
@@ -74,15 +88,17 @@ def _comparable(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _nan_places(op: Builder, x: ir.Value, rank: int) -> ir.Value:
-    """Where an element is NaN its position, elsewhere -1."""
+    """Where an element is NaN its position, elsewhere -1, in the narrowest floating dtype that ONNX Runtime pools."""
     sizes = _spatial(op, x, rank)
-    numbered = op.cast(op.Range(op.const(0), op.const(product(op, sizes)), op.const(1)), torch.float64)
+    number = product(op, sizes)
+    dtype = torch.float32 if isinstance(number, int) and number <= _EXACT_IN_FLOAT32 else torch.float64
+    numbered = op.cast(op.Range(op.const(0), op.const(number), op.const(1)), dtype)
     is_nan = op.IsNaN(op.cast(x, opmath(op.result_dtype)))
-    return op.Where(is_nan, op.Reshape(numbered, op.dims(sizes)), op.const(-1, torch.float64))
+    return op.Where(is_nan, op.Reshape(numbered, op.dims(sizes)), op.const(-1, dtype))
 
 
 def _is_place(op: Builder, last_nan: ir.Value) -> ir.Value:
-    return op.GreaterOrEqual(last_nan, op.const(0, torch.float64))
+    return op.GreaterOrEqual(last_nan, op.const(0, dtype_of(last_nan)))
 
 
 def each(numbers: Sequence[int], rank: int) -> list[int]:

@@ -11,6 +11,7 @@ from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv, times
+from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 Results = tuple[ir.Value | None, ...]
@@ -18,9 +19,9 @@ Results = tuple[ir.Value | None, ...]
 
 def moments(op: Builder, x: ir.Value, axes: Sequence[int]) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Mean, what departs from it, and the mean of the squares of that, the reduced dimensions kept."""
-    mean = op.ReduceMean(x, op.dims(axes))
+    mean = add_up(op, "ReduceMean", x, axes, keepdims=True)
     centred = op.Sub(x, mean)
-    return mean, centred, op.ReduceMean(op.Mul(centred, centred), op.dims(axes))
+    return mean, centred, add_up(op, "ReduceMean", op.Mul(centred, centred), axes, keepdims=True)
 
 
 def reciprocal_deviation(op: Builder, variance: ir.Value, eps: float) -> ir.Value:
@@ -50,13 +51,13 @@ def affine(op: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | N
 
 def input_gradient(op: Builder, grad: ir.Value, normal: ir.Value, rstd: ir.Value, axes: Sequence[int]) -> ir.Value:
     """The gradient through mean and variance: rstd (grad - mean(grad) - normal mean(grad normal))."""
-    along = op.Mul(normal, op.ReduceMean(op.Mul(grad, normal), op.dims(axes)))
-    return op.Mul(rstd, op.Sub(op.Sub(grad, op.ReduceMean(grad, op.dims(axes))), along))
+    along = op.Mul(normal, add_up(op, "ReduceMean", op.Mul(grad, normal), axes, keepdims=True))
+    return op.Mul(rstd, op.Sub(op.Sub(grad, add_up(op, "ReduceMean", grad, axes, keepdims=True)), along))
 
 
 def summed(op: Builder, x: ir.Value, axes: Sequence[int]) -> ir.Value:
     """The sum along ``axes``, if any, which are taken away."""
-    return op.ReduceSum(x, op.dims(axes), keepdims=0) if axes else x
+    return add_up(op, "ReduceSum", x, axes, keepdims=False) if axes else x
 
 
 @lowering(aten.native_layer_norm.default)

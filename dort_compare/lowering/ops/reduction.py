@@ -13,6 +13,7 @@ from dort_compare.lowering.builder import Builder, fake_of, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
+from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -23,8 +24,10 @@ _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)
 
 
 def reduce(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
-    """One ONNX reduction of a tensor with ``rank`` dimensions."""
+    """An ONNX reduction of a tensor with ``rank`` dimensions."""
     dims = reduced_dims(dim, rank)
+    if operator in ("ReduceSum", "ReduceMean") and dims:
+        return add_up(op, operator, x, dims, keepdims=keepdim)
     return getattr(op, operator)(x, op.dims(dims), keepdims=int(keepdim)) if dims else x
 
 

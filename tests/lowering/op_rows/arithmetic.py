@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch._inductor.inductor_prims  # with prims.fma
 from torch import Tensor
 
 from op_rows.operands import alike, binary, elements, numbers

@@ -1,0 +1,84 @@
+"""Sums of many terms are precise, whatever the terms are, and no more nodes than that takes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dort_compare
+from dort_compare.lowering.sums import _stages
+
+EQUAL = 0.1
+"""Not a sum of powers of two: each addition rounds, of equal terms in the same direction."""
+SUMS = [((8192, 64), [0]), ((2, 1024, 32), [0, 1]), ((2**23,), [0]), ((64, 64, 64), [0, 1, 2]), ((4, 131072), [1]),
+        ((600, 3, 20000), [0, 2]), ((3, 700, 2, 900, 2), [1, 3])]  # fmt: skip
+
+
+def lowered_sum(x: torch.Tensor, dims: list[int], keepdim: bool) -> tuple[torch.Tensor, list[str]]:
+    """What the backend makes of the sum, and the op types of its nodes."""
+    backend = dort_compare.DebugBackend()
+    torch._dynamo.reset()
+    total = torch.compile(lambda x: x.sum(dims, keepdim=keepdim), backend=backend)(x)
+    return total, [node.op_type for node in backend.graphs[0].onnx_model.graph.node]
+
+
+@pytest.mark.parametrize(("shape", "dims"), SUMS, ids=str)
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "random"])
+def test_a_sum_of_n_terms_errs_by_less_than_the_root_of_n_roundings(shape, dims, equal):
+    x = torch.full(shape, EQUAL) if equal else torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    total, ops = lowered_sum(x, dims, keepdim=False)
+    exact = x.double().sum(dims)
+    terms = x.numel() / exact.numel()
+    assert ops == ["Reshape", "ReduceSum", "ReduceSum"]
+    assert (total - exact).abs().max() < math.sqrt(terms) * 2**-24 * exact.max()
+
+
+@pytest.mark.parametrize(("shape", "dims"), [((256, 64), [0]), ((64, 16384), [1]), ((1031, 2), [0])], ids=str)
+def test_few_terms_and_a_prime_number_of_them_are_summed_at_once(shape, dims):
+    assert lowered_sum(torch.rand(shape), dims, keepdim=True)[1] == ["ReduceSum"]
+
+
+def test_integers_are_summed_at_once():
+    assert lowered_sum(torch.ones(4096, 2, dtype=torch.int32), [0], keepdim=False)[1].count("ReduceSum") == 1
+
+
+def test_symbolic_sizes_are_summed_at_once():
+    backend = dort_compare.DebugBackend()
+    x = torch.rand(4096, 6)
+    total = torch.compile(lambda x: x.sum(0), backend=backend, dynamic=True)(x)
+    assert [node.op_type for node in backend.graphs[0].onnx_model.graph.node] == ["ReduceSum"]
+    assert torch.allclose(total, x.sum(0))
+
+
+shapes = st.lists(st.sampled_from([1, 2, 3, 16, 257, 300, 512]), min_size=1, max_size=4).filter(
+    lambda sizes: math.prod(sizes) < 10**6
+)
+
+
+@settings(deadline=None)
+@given(shape=shapes, data=st.data())
+def test_the_stages_reduce_each_dimension_once(shape, data):
+    """numpy, given the stages, says what it says of the whole."""
+    dims = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(shape))
+    terms = np.random.default_rng(0).integers(-8, 8, shape).astype(np.float64)
+    if (stages := _stages(x, dims)) is None:
+        return
+    assert math.prod(stages.blocks) == math.prod(shape)
+    blocks = terms.reshape(stages.blocks).sum(tuple(stages.within)).sum(tuple(stages.across))
+    assert np.array_equal(blocks, terms.sum(tuple(dims)))
+
+
+def test_the_mean_and_what_is_kept_of_it():
+    for keepdim, dims in itertools.product((False, True), ((0,), (0, 2), None)):
+        x = torch.rand(512, 3, 20000, generator=torch.Generator().manual_seed(0))
+        torch._dynamo.reset()
+        found = torch.compile(lambda x, d=dims, k=keepdim: x.mean(d, keepdim=k), backend="dort_debug")(x)
+        torch.testing.assert_close(found, x.mean(dims, keepdim=keepdim), rtol=1e-6, atol=0)
