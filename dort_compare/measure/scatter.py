@@ -12,34 +12,43 @@ from dort_compare.measure.metrics import Distance, distance
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.trace import Outcome
 
-SAFETY = 4.0
+SAMPLES = 16
+"""So many at most. The second half are wide: a threshold that only larger roundings cross shows in no other."""
+_WIDE_FROM = 8
+"""A threshold that a rounding crosses every second time is missed once in 256."""
+_SAFETY = 4.0
 """How much further than the widest of a few samples a right result may lie."""
-SAMPLES = 8
-"""So many at most: a threshold that a rounding crosses every second time is missed once in 256."""
+_WIDE, _WIDE_SAFETY = 4.0, 2.0
+"""How large the roundings of wide samples are, and how much further than those a right result may lie."""
+
+
+def roundings_of(sample: int) -> float:
+    """How many times its size every rounding of a sample is; samples are counted from 0."""
+    return 1.0 if sample < _WIDE_FROM else _WIDE
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """What samples have shown of one value: how far they lay off, and whether NaN or inf came or went in one."""
+    """What samples have shown of one value.
 
-    width: float = 0.0
+    ``floor`` is the noise floor, in the unit of the value; ``is_wild`` says that NaN or inf came or went in a sample.
+    """
+
+    floor: float = 0.0
     is_wild: bool = False
 
     @classmethod
-    def of(cls, value: torch.Tensor, sample: torch.Tensor) -> Scatter:
-        """One sample. Integers and booleans that differ at all scatter without bounds: they count, or choose."""
-        gap = distance(value, sample)
+    def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: int) -> Scatter:
+        """What a sample has ``shown``. Integers and booleans that differ at all scatter without bounds: they count, or
+        choose."""
+        gap = distance(value, shown)
         if gap.max_abs is None or not (value.is_floating_point() or gap.equal):
             return cls(math.inf, gap.finding is not None)
-        return cls(float(gap.max_abs), gap.finding is not None)
+        safety = _SAFETY if sample < _WIDE_FROM else _WIDE_SAFETY
+        return cls(safety * float(gap.max_abs), gap.finding is not None)
 
     def __or__(self, other: Scatter) -> Scatter:
-        return Scatter(max(self.width, other.width), self.is_wild or other.is_wild)
-
-    @property
-    def floor(self) -> float:
-        """The noise floor, in the unit of the values."""
-        return SAFETY * self.width
+        return Scatter(max(self.floor, other.floor), self.is_wild or other.is_wild)
 
     def covers(self, gap: Distance) -> bool:
         """Whether a right result may lie that far off; never one of another dtype or shape."""
@@ -52,14 +61,15 @@ Scatters = Mapping[tuple[str, str], Scatter]
 """By kind and name of an output or gradient."""
 
 
-def outcome_scatters(reference: Outcome, sample: Outcome, before: Scatters) -> Scatters:
-    """``before`` with what one more sample shows of the outputs and gradients."""
+def outcome_scatters(reference: Outcome, shown: Outcome, sample: int, before: Scatters) -> Scatters:
+    """``before`` with what one more sample has ``shown`` of the outputs and gradients."""
     found = dict(before)
-    both = {"output": (reference.outputs, sample.outputs), "gradient": (reference.gradients, sample.gradients)}
-    for kind, (values, samples) in both.items():
-        for name in values.keys() & samples.keys():
-            if values[name].shape == samples[name].shape:
-                found[kind, name] = found.get((kind, name), Scatter()) | Scatter.of(values[name], samples[name])
+    both = {"output": (reference.outputs, shown.outputs), "gradient": (reference.gradients, shown.gradients)}
+    for kind, (values, others) in both.items():
+        for name in values.keys() & others.keys():
+            if values[name].shape == others[name].shape:
+                scatter = Scatter.of(values[name], others[name], sample)
+                found[kind, name] = found.get((kind, name), Scatter()) | scatter
     return found
 
 

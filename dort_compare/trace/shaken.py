@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ _SHARES = (1.0, 1 / 16)
 computed and so near its thresholds, many show how far errors grow."""
 
 
-def shaken(seed: int) -> functools.partial[Any]:
+def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     """A ``run_graph`` that shakes, the same way for the same seed and order of runs.
 
     Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
@@ -36,20 +37,39 @@ def shaken(seed: int) -> functools.partial[Any]:
     in float32 moves by up to eight roundings, for other kernels add up in another order; a sum that is exactly zero by
     those of its largest term, for in another order the terms need not cancel to the last bit. Sorts meet equal elements
     in reverse. Random ops draw what they draw unshaken.
+
+    ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
-    generator = torch.Generator().manual_seed(seed)
-    return functools.partial(_run, generator, _SHARES[seed % len(_SHARES)])
+    chance = _Chance(torch.Generator().manual_seed(seed), _SHARES[seed % len(_SHARES)], roundings)
+    return functools.partial(_run, chance)
 
 
-def _run(generator: torch.Generator, share: float, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    return _Shaken(graph_module, see, generator, share).run_on(arguments)
+@dataclass(frozen=True)
+class _Chance:
+    """Draws by how many roundings a value moves."""
+
+    generator: torch.Generator
+    share: float
+    roundings: float
+
+    def steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
+        """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
+        is_half = like.dtype in _HALVES
+        wide = torch.float32 if is_half else torch.float64
+        chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
+        towards = chance * (2 / self.share) - 1
+        steps = towards.sign() * (towards.abs() * width).ceil() * (1.0 if is_half else self.roundings)
+        return torch.where(chance < self.share, steps, 0.0)
+
+
+def _run(chance: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    return _Shaken(graph_module, see, chance).run_on(arguments)
 
 
 class _Shaken(Watched):
-    def __init__(self, graph_module: fx.GraphModule, see: See, generator: torch.Generator, share: float) -> None:
+    def __init__(self, graph_module: fx.GraphModule, see: See, chance: _Chance) -> None:
         super().__init__(graph_module, see)
-        self.generator = generator
-        self.share = share
+        self.chance = chance
 
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
@@ -84,7 +104,7 @@ class _Shaken(Watched):
             return total
         largest = terms.abs().nan_to_num(0, 0, 0).amax(tuple(dims or ()), keepdim)
         rounding = _UNIT * torch.finfo(total.dtype).eps * largest
-        return torch.where(total == 0, (self._steps(total, _REORDERED) * rounding).to(total.dtype), total)
+        return torch.where(total == 0, (self.chance.steps(total, _REORDERED) * rounding).to(total.dtype), total)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
         """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
@@ -94,17 +114,10 @@ class _Shaken(Watched):
         gap = exact - nearest
         if not gap.any():
             return nearest
-        steps = self._steps(nearest, 1 if traced.dtype in _HALVES else width)
+        steps = self.chance.steps(nearest, 1 if traced.dtype in _HALVES else width)
         steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
         moved = (nearest * (1 + steps * (_UNIT * torch.finfo(traced.dtype).eps))).to(traced.dtype)
         return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
-
-    def _steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
-        """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
-        wide = torch.float32 if like.dtype in _HALVES else torch.float64
-        chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
-        towards = chance * (2 / self.share) - 1
-        return torch.where(chance < self.share, towards.sign() * (towards.abs() * width).ceil(), 0.0)
 
 
 def _rounds(node: fx.Node) -> bool:

@@ -254,7 +254,8 @@ def test_threads_that_call_one_model() -> None:
         return True
 
     assert all(together(train))
-    assert {len(graph.runs) for graph in backend.graphs if graph.phase == "forward"} == {3}
+    kept = [len(graph.runs) for graph in backend.graphs if graph.phase == "forward"]
+    assert max(kept) == 3  # threads that meet in dynamo may compile a graph each, and then all run one
     numbers = [run.number for graph in backend.graphs for run in graph.runs]
     assert len(set(numbers)) == len(numbers)
 

@@ -38,7 +38,7 @@ def test_an_equal_value_settles_the_suspects_of_its_own_modules_alone() -> None:
 
 def test_a_suspect_that_right_values_scatter_as_far_as_is_settled() -> None:
     matches = suspicious(RIGHT + 1)
-    matches.settle({PLACE: Scatter(0.2)})  # a few samples, and four times their width
+    matches.settle({PLACE: Scatter(0.8)})
     assert matches.suspects
-    matches.settle({PLACE: Scatter(0.3)})
+    matches.settle({PLACE: Scatter(1.2)})
     assert not matches.suspects

@@ -53,15 +53,15 @@ def test_the_innermost_module_that_all_lie_in(paths: list[str], path: str) -> No
 
 
 def test_scatter_covers_what_lies_within_four_times_the_widest_sample() -> None:
-    scatter = Scatter.of(ONE, ONE + 0.25) | Scatter.of(ONE, ONE)
+    scatter = Scatter.of(ONE, ONE + 0.25, 0) | Scatter.of(ONE, ONE, 1)
     assert scatter.covers(distance(ONE, ONE - 1))
     assert not scatter.covers(distance(ONE, ONE + 1.125))
 
 
 def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype() -> None:
     nan = torch.tensor([math.nan, 1.0])
-    assert not Scatter.of(ONE, ONE + 1).covers(distance(ONE, nan))
-    wild = Scatter.of(ONE, nan)
+    assert not Scatter.of(ONE, ONE + 1, 0).covers(distance(ONE, nan))
+    wild = Scatter.of(ONE, nan, 0)
     assert wild.covers(distance(ONE, nan))
     assert not wild.covers(distance(ONE, ONE.double()))
 
@@ -69,6 +69,6 @@ def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype
 def test_rows_within_scatter_are_ok() -> None:
     rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, {}, None)
     assert [r.ok for r in rows] == [False, False]
-    settled = within(rows, {("output", "y"): Scatter(0.5)})
+    settled = within(rows, {("output", "y"): Scatter(2.0)})
     assert [(r.name, r.ok) for r in settled] == [("y", True), ("z", False)]
     assert settled[0].noise_floor == 2.0
