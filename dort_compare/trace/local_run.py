@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -12,21 +12,30 @@ from dort_compare.trace.parts import Parts
 
 
 class LocalRun:
-    """Computes each of the ``targets``, values that stand for FX nodes, from the reference's values of all others.
+    """Computes each of the ``targets``, values that stand for FX nodes, in their order, from the reference's values of
+    those before.
 
-    ``given`` takes the reference's values; each is kept until the last target that reads it has been computed.
+    ``give`` takes the reference's values; each is kept until the last target that reads it has been computed.
     """
 
     def __init__(self, parts: Parts, inputs: Mapping[str, torch.Tensor], targets: Sequence[str]) -> None:
         self._parts = parts
         self._given = dict(inputs)
-        self._known = frozenset({*inputs, *targets})
-        self._nodes = {target: parts.between([target], self._known.__contains__) for target in dict.fromkeys(targets)}
-        self._operands = {target: self._read_by(nodes) for target, nodes in self._nodes.items()}
+        self._places = dict.fromkeys(inputs, -1) | {target: i for i, target in enumerate(dict.fromkeys(targets))}
+        self._nodes = {t: parts.between([t], self._is_before(i)) for t, i in self._places.items() if i >= 0}
+        self._operands = {target: self._read_by(nodes, target) for target, nodes in self._nodes.items()}
         self._readers = Counter(name for operands in self._operands.values() for name in operands)
 
-    def _read_by(self, nodes: Sequence[int]) -> set[str]:
-        return {name for i in nodes for name in self._parts.reads[i] if name in self._known}
+    def _is_before(self, place: int) -> Callable[[str], bool]:
+        """Whether the reference's value of a name is there for the target at a place.
+
+        What one call returns besides, such as a mean, may come later and yet be what its nodes go through.
+        """
+        return lambda name: self._places.get(name, place) < place
+
+    def _read_by(self, nodes: Sequence[int], target: str) -> set[str]:
+        is_before = self._is_before(self._places[target])
+        return {name for i in nodes for name in self._parts.reads[i] if is_before(name)}
 
     def give(self, name: str, value: torch.Tensor) -> None:
         """Takes the reference's value of the ONNX value ``name``."""
@@ -50,9 +59,10 @@ class LocalRun:
         return found
 
     def _values(self, targets: Sequence[str], repeats: int) -> list[dict[str, torch.Tensor | ExecutionError]]:
-        nodes = sorted({i for target in targets for i in self._nodes[target]})
+        first = {i: self._places[target] for target in reversed(targets) for i in self._nodes[target]}
+        apart = {i: set(filter(self._is_before(place), self._parts.reads[i])) for i, place in first.items()}
         try:
-            return [dict(run) for run in self._parts.run(nodes, targets, self._given, self._known, repeats)]
+            return [dict(run) for run in self._parts.run(sorted(first), targets, self._given, apart, repeats)]
         except ExecutionError as problem:
             if len(targets) == 1:
                 return [{targets[0]: problem}] * repeats

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
 from functools import cached_property
+from types import MappingProxyType
 
 import onnx
 import onnx_ir as ir
@@ -84,27 +85,30 @@ class Parts:
         nodes: Sequence[int],
         fetch: Sequence[str],
         feeds: Mapping[str, torch.Tensor],
-        apart: Set[str] = frozenset(),
+        apart: Mapping[int, Set[str]] = MappingProxyType({}),
         repeats: int = 1,
     ) -> list[dict[str, torch.Tensor]]:
         """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``, as often as asked.
 
-        Nodes that read one of the names ``apart`` are fed it also where another of the nodes makes it.
+        A node is fed the names that ``apart`` holds for it also where another of the nodes makes them.
 
         Raises ExecutionError where ONNX Runtime refuses the nodes or fails.
         """
         if not fetch:
             return [{} for _ in range(repeats)]
         made = {name for i in nodes for name in self.nodes[i].output}
-        renamed = {name: name + _MADE_HERE for name in made & apart}
-        read = [n for n in dict.fromkeys(n for i in nodes for n in self.reads[i]) if n not in made or n in renamed]
+        renamed = {name: name + _MADE_HERE for i in nodes for name in made & apart.get(i, frozenset())}
+        read = list(dict.fromkeys(n for i in nodes for n in self.reads[i] if n not in made or n in apart.get(i, ())))
         given = {name: self._given(name, feeds) for name in read if name in feeds or name in self._large}
         small = [self.constants[name] for name in read if name not in given and name in self.constants]
         missing = [name for name in read if name not in given and name not in self.constants]
         if missing:
             raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
         outputs = {renamed.get(name, name): self.device for name in fetch}
-        model = self._model(nodes, given, small, outputs, renamed)
+        model = self._model(nodes, given, small, outputs)
+        for i, node in zip(nodes, model.graph.node, strict=True):
+            _rename(node.output, renamed)
+            _rename(node.input, {name: other for name, other in renamed.items() if name not in apart.get(i, ())})
         is_ort = self.engine == "ort"
         session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
         return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
@@ -130,14 +134,12 @@ class Parts:
         given: Mapping[str, torch.Tensor],
         constants: Sequence[onnx.TensorProto],
         outputs: Iterable[str],
-        renamed: Mapping[str, str],
     ) -> onnx.ModelProto:
         model = onnx.ModelProto(ir_version=self.model.ir_version, opset_import=self.model.opset_import)
         model.functions.extend(self.model.functions)
         graph = model.graph
         graph.name = "part"
         graph.node.extend(self.nodes[i] for i in nodes)
-        _rename_outputs(graph.node, renamed)
         graph.input.extend(_declared(name, tensor) for name, tensor in given.items())
         graph.initializer.extend(constants)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
@@ -148,11 +150,10 @@ def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, int(from_torch_dtype(tensor.dtype)), list(tensor.shape))
 
 
-def _rename_outputs(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
-    for node in nodes:
-        for i, name in enumerate(node.output):
-            if name in names:
-                node.output[i] = names[name]
+def _rename(values: MutableSequence[str], names: Mapping[str, str]) -> None:
+    for i, name in enumerate(values):
+        if name in names:
+            values[i] = names[name]
 
 
 def reads_of(node: onnx.NodeProto) -> Iterator[str]:

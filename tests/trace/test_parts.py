@@ -70,6 +70,31 @@ def test_values_that_no_fx_node_stands_for_are_computed_on_the_way() -> None:
     torch.testing.assert_close(found["d"], (X - 2) * 2)
 
 
+def test_what_stands_for_a_later_node_is_computed_on_the_way_to_an_earlier_one() -> None:
+    """The mean that a call returns second is what its first result, the variance, goes through."""
+    both = "g (float[3] x) => (float[3] d) { b = Neg(x)  a = Exp(b)  c = Add(b, x)  d = Mul(c, a) }"
+    local = LocalRun(parts(both), INPUTS, ["a", "b", "c", "d"])
+    (alone,) = local.values(["a"])
+    torch.testing.assert_close(alone["a"], (-X).exp())
+    local.give("a", torch.full((3,), 2.0))
+    local.give("b", torch.full((3,), 5.0))
+    local.give("c", torch.full((3,), 7.0))
+    (found,) = local.values(["b", "c", "d"])
+    assert torch.equal(found["b"], -X)
+    assert torch.equal(found["c"], 5 + X)
+    assert torch.equal(found["d"], torch.full((3,), 14.0))
+
+
+def test_an_earlier_and_a_later_node_are_computed_together_each_from_its_operands() -> None:
+    both = "g (float[3] x) => (float[3] d) { b = Neg(x)  a = Exp(b)  c = Add(b, x)  d = Mul(c, a) }"
+    local = LocalRun(parts(both), INPUTS, ["a", "b", "c", "d"])
+    for name, value in {"a": 2.0, "b": 5.0, "c": 7.0}.items():
+        local.give(name, torch.full((3,), value))
+    (found,) = local.values(["a", "b", "c", "d"])
+    torch.testing.assert_close(found["a"], (-X).exp())
+    assert torch.equal(found["c"], 5 + X)
+
+
 BRANCHES = """g (bool flag, float[3] x) => (float[3] y) {
     a = Exp(x)
     b = If (flag) <
