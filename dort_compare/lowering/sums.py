@@ -1,4 +1,4 @@
-"""Sums and means of many terms, in two stages.
+"""Sums, means and running sums of many terms, in two stages.
 
 ONNX Runtime (1.31) adds up the terms one after another, or a few of such sums side by side. Of n terms that are alike
 the rounding errors are, too: sums of 8192 rows of 0.1 are off by 6e-5, one of 8 million by 1 %. The sum of the sums of
@@ -40,7 +40,18 @@ def add_up(op: Builder, operator: str, x: ir.Value, dims: Sequence[int], *, keep
     return op.Unsqueeze(total, sorted(dims)) if keepdims else total
 
 
-def _stages(x: ir.Value, dims: Sequence[int]) -> _Stages | None:
+def running_sum(op: Builder, x: ir.Value, dim: int) -> ir.Value:
+    """The sums of ``x`` up to each element along ``dim``, counted from the front: within blocks of many terms, and to
+    each block what those before add up to."""
+    stages = _stages(x, [dim], many_in_rows=_MANY) if is_floating(x) else None
+    if stages is None or x.shape is None:
+        return op.CumSum(x, op.const(dim))
+    within = op.CumSum(op.Reshape(x, stages.blocks), op.const(dim + 1))
+    of_blocks = op.Slice(within, [-1], [stages.blocks[dim + 1]], [dim + 1])
+    return op.Reshape(op.Add(within, op.CumSum(of_blocks, op.const(dim), exclusive=1)), list(x.shape.numpy()))
+
+
+def _stages(x: ir.Value, dims: Sequence[int], many_in_rows: int = _MANY_IN_ROWS) -> _Stages | None:
     """How the sum goes in two stages; None where its terms are few, or a size is not known."""
     sizes = [size for size in x.shape or () if isinstance(size, int)]
     if x.shape is None or len(sizes) < len(x.shape) or 0 in sizes:
@@ -53,7 +64,7 @@ def _stages(x: ir.Value, dims: Sequence[int]) -> _Stages | None:
             continue
         terms = math.prod(sizes[d] for d in places)
         are_rows = places[-1] == len(sizes) - 1 and len(dims) < len(sizes)
-        many = _MANY_IN_ROWS if are_rows else _MANY
+        many = many_in_rows if are_rows else _MANY
         number = _middle_divisor(terms) if terms > many else 1
         if number > 1:
             found.across.append(len(found.blocks) - len(found.within))

@@ -82,3 +82,19 @@ def test_the_mean_and_what_is_kept_of_it():
         torch._dynamo.reset()
         found = torch.compile(lambda x, d=dims, k=keepdim: x.mean(d, keepdim=k), backend="dort_debug")(x)
         torch.testing.assert_close(found, x.mean(dims, keepdim=keepdim), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((131072,), 0), ((3, 4096, 5), 1), ((2, 8192), -1)], ids=str)
+def test_a_running_sum_errs_by_less_than_the_root_of_n_roundings(shape, dim):
+    torch._dynamo.reset()
+    x = torch.full(shape, EQUAL)
+    found, exact = torch.compile(lambda x: x.cumsum(dim), backend="dort_debug")(x), x.double().cumsum(dim)
+    assert (found - exact).abs().max() < math.sqrt(x.shape[dim]) * 2**-24 * exact.max()
+
+
+def test_infinities_and_nan_stay_where_they_are_in_running_sums():
+    torch._dynamo.reset()
+    x = torch.ones(3, 1000)
+    x[0, 500], x[1, 300], x[1, 700], x[2, 999] = torch.inf, torch.inf, -torch.inf, torch.nan
+    found = torch.compile(lambda x: x.cumsum(1), backend="dort_debug")(x)
+    torch.testing.assert_close(found, x.cumsum(1), equal_nan=True)

@@ -15,6 +15,7 @@ import torch
 from dort_compare.lowering.builder import Builder, is_floating, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sums import running_sum
 
 aten = torch.ops.aten
 Parts = tuple[ir.Value, ...]
@@ -27,7 +28,7 @@ def cumsum(op: Builder, x: ir.Value, dim: int, **_: Any) -> ir.Value:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     dtype = op.result.dtype
     terms = op.cast(x, opmath(dtype) if dtype.is_floating_point else torch.int64)
-    return op.CumSum(terms, op.const(dim)) if op.result.ndim else terms
+    return running_sum(op, terms, dim % op.result.ndim) if op.result.ndim else terms
 
 
 def _scan(
