@@ -39,10 +39,15 @@ def lowering(*targets: Target) -> Callable[[_F], _F]:
 
 
 def lowering_of_library(name: str) -> Callable[[_F], _F]:
-    """Registers a function as ``lowering`` does, for an operator "library::name" that is there once the library is."""
+    """Registers a function as ``lowering`` does, for an operator "library::name" that is there once the library is.
+
+    Raises ValueError where it has a lowering already.
+    """
     library, operator = name.split("::")
 
     def register(function: _F) -> _F:
+        if (library, operator) in _OF_LIBRARIES:
+            raise ValueError(f"{name} has a lowering already: {_OF_LIBRARIES[library, operator].__name__}")
         _OF_LIBRARIES[library, operator] = function
         return function
 

@@ -23,7 +23,7 @@ _EXTREME = 0.25
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
 _SHAKES = 8
-"""How often the operands of a result of one element are moved: by chance it may not move with them once."""
+"""How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 _RUNNING = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default, torch.ops.aten.logcumsumexp.default)
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
@@ -52,13 +52,13 @@ def local_error(
 
     ``whole`` is the distance of the two.
 
-    Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64 on
-    the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of the
-    operands moves, for an op that combines elements and so may cancel (an error that is backward stable; Higham,
-    Accuracy and Stability of Numerical Algorithms, 1.5), both more where hundreds of elements make one (`growth`), and
-    twice the error of torch's own kernel. Where that one errs
-    by more than eight times all this, and by more than its operands hold, it is torch that departs. NaN, inf, dtypes
-    and shapes that differ are never noise. Integers and booleans may differ only where a rounding of half-precision
+        Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against
+    float64 on     the same operands: noise is then an error of at most those roundings, eight times what a rounding
+    of each of the     operands moves, for an op that combines elements and so may cancel (an error that is backward
+    stable; Higham,     Accuracy and Stability of Numerical Algorithms, 1.5), both more where hundreds of elements
+    make one (`growth`), and     twice the error of torch's own kernel. Where that one errs     by more than eight
+    times all this, and by more than its operands hold, it is torch that departs. NaN, inf, dtypes     and shapes
+    that differ are never noise. Integers and booleans may differ only where a rounding of half-precision
     operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose order torch
     leaves open.
     """
@@ -104,7 +104,7 @@ def _against_float64(
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, rounding_of(expected.dtype, scale), is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
-    terms = _terms(of, exact)
+    terms = _terms(of, exact) if torch_error else 1  # what is only taken, as by a gather, is not rounded
     floor = rounding_of_sum(expected.dtype, scale, terms) + _sensitivity(of, exact, expected.dtype, terms)
     torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
     torch_departs = torch_error > torch_may
@@ -115,9 +115,13 @@ def _against_float64(
 
 def _terms(of: _Exact, exact: torch.Tensor) -> int:
     """How many elements may go one after another into an element of the result: as many as its largest operand has for
-    each of its own, or for a running sum all along its dimension."""
+    each of its own, or for a running sum all along its dimension.
+
+    That is no measure for what adds up into a result as large as its operands, such as a scatter with repeated indices.
+    """
     if of.node.target in _RUNNING and exact.ndim:
-        return exact.shape[int(of.node.args[1])]  # type: ignore[arg-type]
+        dim = of.node.args[1] if len(of.node.args) > 1 else of.node.kwargs["dim"]
+        return exact.shape[int(dim)]  # type: ignore[arg-type]
     return of.replay.largest() // max(exact.numel(), 1)
 
 

@@ -18,8 +18,9 @@ _WIDE_FROM = 8
 """A threshold that a rounding crosses every second time is missed once in 256."""
 _SAFETY = 4.0
 """How much further than the widest of a few samples a right result may lie."""
-_WIDE, _WIDE_SAFETY = 4.0, 2.0
-"""How large the roundings of wide samples are, and how much further than those a right result may lie."""
+_WIDE, _WIDE_SAFETY = 4.0, 1.25
+"""How large the roundings of wide samples are, and how much further than those a right result may lie: a jump over a
+threshold is as far in each, but for roundings."""
 
 
 def roundings_of(sample: int) -> float:

@@ -34,10 +34,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model:
-    """A copy of ``model`` with all rewrites made that pay on ``providers``, and without what nothing reads.
+    """A copy of ``model`` without what nothing reads, which ONNX Runtime (1.31) would compute in each run, and with all
+    rewrites made that pay on ``providers``.
 
-    ONNX Runtime (1.31) computes that too, in each run. ``providers`` are (name, options) pairs. A value that is there
-    before and after bears the same name. Why a rule did not apply is logged at level DEBUG.
+    ``providers`` are (name, options) pairs. A value that is there before and after bears the same name. Why a rule did
+    not apply is logged at level DEBUG.
     """
     is_cpu = all(name == "CPUExecutionProvider" for name, _ in providers)
     rules = {op_type: [rule for rule in each if is_cpu or rule not in ON_CPU] for op_type, each in RULES.items()}

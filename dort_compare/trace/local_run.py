@@ -59,10 +59,29 @@ class LocalRun:
         return found
 
     def _values(self, targets: Sequence[str], repeats: int) -> list[dict[str, torch.Tensor | ExecutionError]]:
-        first = {i: self._places[target] for target in reversed(targets) for i in self._nodes[target]}
-        apart = {i: set(filter(self._is_before(place), self._parts.reads[i])) for i, place in first.items()}
+        groups = [self._computed(group, apart, repeats) for group, apart in self._groups(targets)]
+        return [dict(ChainMap(*runs)) for runs in zip(*groups, strict=True)] if groups else [{}] * repeats
+
+    def _groups(self, targets: Sequence[str]) -> list[tuple[list[str], dict[int, set[str]]]]:
+        """Targets that go together, with what each node reads of the reference: a node that is on the way to two may
+        have to read another value for the one than for the other."""
+        groups: list[tuple[list[str], dict[int, set[str]]]] = []
+        for target in targets:
+            is_before = self._is_before(self._places[target])
+            own = {i: set(filter(is_before, self._parts.reads[i])) for i in self._nodes[target]}
+            fitting = (group for group in groups if all(group[1].get(i, reads) == reads for i, reads in own.items()))
+            group = next(fitting, None)
+            if group is None:
+                groups.append(group := ([], {}))
+            group[0].append(target)
+            group[1].update(own)
+        return groups
+
+    def _computed(
+        self, targets: Sequence[str], apart: Mapping[int, set[str]], repeats: int
+    ) -> list[dict[str, torch.Tensor | ExecutionError]]:
         try:
-            return [dict(run) for run in self._parts.run(sorted(first), targets, self._given, apart, repeats)]
+            return [dict(run) for run in self._parts.run(sorted(apart), targets, self._given, apart, repeats)]
         except ExecutionError as problem:
             if len(targets) == 1:
                 return [{targets[0]: problem}] * repeats

@@ -108,7 +108,7 @@ class Parts:
         model = self._model(nodes, given, small, outputs)
         for i, node in zip(nodes, model.graph.node, strict=True):
             _rename(node.output, renamed)
-            _rename(node.input, {name: other for name, other in renamed.items() if name not in apart.get(i, ())})
+            _rename_reads(node, {name: made for name, made in renamed.items() if name not in apart.get(i, ())})
         is_ort = self.engine == "ort"
         session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
         return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
@@ -154,6 +154,20 @@ def _rename(values: MutableSequence[str], names: Mapping[str, str]) -> None:
     for i, name in enumerate(values):
         if name in names:
             values[i] = names[name]
+
+
+def _rename_reads(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Lets a node, and what its nested graphs take from outside, read other names."""
+    _rename(node.input, names)
+    for body in bodies(node):
+        own = {value.name for value in (*body.input, *body.initializer)} | {
+            n for each in body.node for n in each.output
+        }
+        outside = {name: other for name, other in names.items() if name not in own}
+        for inner in body.node:
+            _rename_reads(inner, outside)
+        for value in body.output:
+            value.name = outside.get(value.name, value.name)
 
 
 def reads_of(node: onnx.NodeProto) -> Iterator[str]:

@@ -55,8 +55,8 @@ class Replay:
         return (value.dtype for value in self._tensors())
 
     def largest(self) -> int:
-        """How many elements the largest floating tensor has that it was given, or that a chain makes in between."""
-        numbers = (value.numel() for value in self._tensors() if value.is_floating_point())
+        """How many elements the largest tensor has that it was given, or that a chain makes in between."""
+        numbers = (value.numel() for value in self._tensors())
         return max((number for number in numbers if isinstance(number, int)), default=0)
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:

@@ -53,7 +53,8 @@ class _Chance:
     roundings: float
 
     def steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
-        """How many roundings each element moves, up or down: up to ``width`` where chance picks it, else none."""
+        """How far each element moves, up or down, in roundings: up to ``width`` of the size that ours have where chance
+        picks it, else not at all."""
         is_half = like.dtype in _HALVES
         wide = torch.float32 if is_half else torch.float64
         chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)

@@ -40,3 +40,12 @@ def test_positions_beyond_what_float32_counts_are_right():
     x[..., -1] = torch.nan
     _, place = torch.compile(lambda x: F.max_pool2d(x, (1, 2), return_indices=True), backend="dort_debug")(x)
     assert place[..., -1].item() == 2**24 + 1
+
+
+@pytest.mark.parametrize("return_indices", [False, True])
+def test_a_window_of_nothing_but_padding_is_minus_infinity(return_indices):
+    x = torch.randn(1, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: F.max_pool2d(x, 2, 1, 1, 3, return_indices=return_indices), backend="dort_debug")(x)
+    values = found[0] if return_indices else found
+    assert torch.equal(values, F.max_pool2d(x, 2, 1, 1, 3))

@@ -146,9 +146,18 @@ def test_many_terms_may_be_added_one_after_another(shape, mean, seed):
     assert not local_error(replay, node, right, fewer, distance(right, fewer)).is_noise
 
 
+def test_what_is_taken_from_many_elements_is_not_rounded():
+    """A table kept in half precision."""
+    table, place = torch.randn(100_000, generator=torch.Generator().manual_seed(0)), torch.tensor([7])
+    (node,) = make_fx(lambda t, i: t[i])(table, place).graph.find_nodes(op="call_function", target=aten.index.Tensor)
+    replay = Replay({"t_1": table, "i_1": place})
+    right, rounded = table[place], table[place].half().float()
+    assert not local_error(replay, node, right, rounded, distance(right, rounded)).is_noise
+
+
 def test_a_running_sum_has_as_many_terms_as_its_dimension():
     x = torch.rand(65536, generator=torch.Generator().manual_seed(0))
-    report = dort_compare.compare(Of(lambda x: x.cumsum(0)), (x,))
+    report = dort_compare.compare(Of(lambda x: x.cumsum(0)), (x,), exporter="torch")
     assert report.verdict == "agree", str(report)
 
 

@@ -95,6 +95,35 @@ def test_an_earlier_and_a_later_node_are_computed_together_each_from_its_operand
     assert torch.equal(found["c"], 5 + X)
 
 
+def together_and_apart(body: str, order: str, given: dict[str, float], **inputs: Tensor) -> None:
+    """What the nodes make of the values given is the same in one window and in one each."""
+    names, found = list(order), []
+    for windows in ([names], [[name] for name in names]):
+        local = LocalRun(parts(body), INPUTS | inputs, names)
+        values: dict[str, Any] = {}
+        for window in windows:
+            for name in window:
+                local.give(name, torch.full((3,), given[name]))
+            values |= local.values(window)[0]
+        found.append(values)
+    torch.testing.assert_close(*found)
+
+
+def test_a_node_on_the_way_to_two_reads_for_each_what_comes_before_that_one() -> None:
+    body = "g (float[3] x) => (float[3] d) { c = Neg(x)  n = Exp(c)  a = Abs(n)  d = Mul(n, c) }"
+    together_and_apart(body, "acd", {"a": 2.0, "c": 5.0, "d": 7.0})
+
+
+def test_a_nested_graph_on_the_way_reads_what_is_made_there() -> None:
+    body = """g (bool flag, float[3] x) => (float[3] d) {
+        c = Neg(x)
+        a = If (flag) <then_branch = yes () => (float[3] t) { t = Exp(c) },
+                       else_branch = no () => (float[3] e) { e = Identity(x) }>
+        d = Mul(c, x)
+    }"""
+    together_and_apart(body, "acd", {"a": 2.0, "c": 5.0, "d": 7.0}, flag=torch.tensor(True))
+
+
 BRANCHES = """g (bool flag, float[3] x) => (float[3] y) {
     a = Exp(x)
     b = If (flag) <

@@ -58,12 +58,15 @@ def _max_pool(
         "dilations": dilations,
         **window_attributes(op, x, reach, strides, each(padding, rank), ceil_mode),
     }
+    steps = _result(op).shape[-rank:]
+    if any(map(_has_empty_window, _spatial(op, x, rank), steps, kernel, strides, each(padding, rank), dilations)):
+        raise op.unsupported("a window of nothing but padding, where ONNX Runtime's largest is no infinity")
     batched = batch(op, _comparable(op, x), rank)
     if not op.wanted(1):
         values = op.MaxPool(batched, **attributes)
         if op.result_dtype.is_floating_point:
             is_nan = op.cast(op.IsNaN(batched), torch.float32)
-            values = _nan_where(op, op.cast(op.MaxPool(is_nan, **attributes), torch.bool), values)
+            values = _nan_where(op, op.Greater(op.MaxPool(is_nan, **attributes), 0), values)
         return op.cast(unbatch(op, values, rank), op.result_dtype), None
     values, places = op.MaxPool(batched, **attributes, _outputs=2)
     places = op.Mod(places, op.const(product(op, _spatial(op, x, rank))))
@@ -77,6 +80,14 @@ def _max_pool(
 
 def _nan_where(op: Builder, has_nan: ir.Value, values: ir.Value) -> ir.Value:
     return op.Where(has_nan, op.const(math.nan, opmath(op.result_dtype)), values)
+
+
+def _has_empty_window(size: Dim, steps: Dim, kernel: int, stride: int, padding: int, dilation: int) -> bool:
+    """Whether all that a window reads along a dimension may be padding: between dilated elements the input fits."""
+    if dilation == 1 or not isinstance(size, int) or not isinstance(steps, int):
+        return False
+    starts = (step * stride - padding for step in range(steps))
+    return not all(any(0 <= start + k * dilation < size for k in range(kernel)) for start in starts)
 
 
 def _comparable(op: Builder, x: ir.Value) -> ir.Value:
