@@ -104,7 +104,8 @@ def _against_float64(
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, rounding_of(expected.dtype, scale), is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
-    terms = _terms(of, exact) if torch_error else 1  # what is only taken, as by a gather, is not rounded
+    is_rounded = torch_error > 0 or expected.dtype == torch.float64  # what is only taken, as by a gather, is not
+    terms = _terms(of, exact) if is_rounded else 1
     floor = rounding_of_sum(expected.dtype, scale, terms) + _sensitivity(of, exact, expected.dtype, terms)
     torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
     torch_departs = torch_error > torch_may

@@ -129,12 +129,13 @@ def added_in_sequence(x: Tensor) -> Tensor:
     return torch.from_numpy(np.add.accumulate(x.numpy(), axis=0)[-1])
 
 
-@pytest.mark.parametrize("shape", [(8192, 64), (200_000, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(8192, 64), (1_000_000, 1)], ids=str)
 @pytest.mark.parametrize("mean", [0.0, 1.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_many_terms_may_be_added_one_after_another(shape, mean, seed):
+@pytest.mark.parametrize("seed", range(3))
+def test_many_terms_may_be_added_one_after_another(shape, mean, seed, dtype):
     """ONNX Runtime adds rows so; torch adds in pairs."""
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + mean
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype) + mean
     (node,) = make_fx(lambda x: x.sum(0))(x).graph.find_nodes(op="call_function", target=aten.sum.dim_IntList)
     replay, right = Replay({node.args[0].name: x}), x.sum(0)
     total = added_in_sequence(x)
