@@ -3,8 +3,9 @@
     python benchmarks/long_sums.py --write benchmarks/results/long-sums.md
 
 Every line is a sum of a float32 tensor along some dimensions, by ONNX Runtime at once, by it as it is lowered here, in
-two stages, and by torch; the three take turns on the CPU. *Error* is the largest distance from the sum in float64, over the largest sum: of terms
-that all are 0.1, and of random ones between 0 and 1. A ratio of times is the median of the ratios within a round.
+two stages, and by torch; the three take turns on the CPU. *Error* is the largest distance from the sum in float64, over
+the largest sum: of terms that all are 0.1, and of random ones between 0 and 1. A ratio of times is the median of the
+ratios within a round.
 """
 
 from __future__ import annotations
