@@ -112,10 +112,10 @@ def truths_along(dtype: torch.dtype, *, many: bool) -> Iterable[Sample]:
 
 ROWS = (
     Row(aten.sum.dim_IntList, ("sum",), sums, units=SUM),
-    Row(aten.sum.default, ("sum",), all_sums, units=2 * SUM),  # of 2000 terms that mostly cancel
+    Row(aten.sum.default, ("sum",), all_sums, units=2 * SUM),  # 2000 terms that mostly cancel, as in the mean
     Row(prims.sum.default, (), lambda d: (case(new(d, 2, 3, 5), dims) for dims in ([0], [0, 2])), FLOATS, SUM),
     Row(aten.mean.dim, ("mean",), means, FLOATS, SUM),
-    Row(aten.mean.default, ("mean",), all_means, FLOATS, SUM),
+    Row(aten.mean.default, ("mean",), all_means, FLOATS, 2 * SUM),
     Row(aten.prod.default, ("prod",), all_products, units=SUM),
     Row(aten.prod.dim_int, ("prod",), products, units=SUM),
     Row(
