@@ -23,7 +23,7 @@ _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _MOSTLY_NOISE = 0.1
 MANY = 64
 """So many elements hold the typical error for sure; of fewer, torch's may all happen to be small."""
-_IN_SEQUENCE = 100
+_IN_SEQUENCE = 25
 """Sums of no more terms stay within `_ROUNDINGS` where they are added one after another."""
 
 
@@ -58,7 +58,7 @@ def growth(terms: int) -> float:
     """By how much roundings grow where so many ``terms`` are added one after another, as some kernels do.
 
     It is the square root of their number (N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error
-    Analysis, 2019), here of each hundred; 1 for up to a hundred terms.
+    Analysis, 2019), here of each 25; 1 for up to 25 terms.
     """
     return math.sqrt(max(terms / _IN_SEQUENCE, 1.0))
 

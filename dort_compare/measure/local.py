@@ -52,15 +52,14 @@ def local_error(
 
     ``whole`` is the distance of the two.
 
-        Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against
-    float64 on     the same operands: noise is then an error of at most those roundings, eight times what a rounding
-    of each of the     operands moves, for an op that combines elements and so may cancel (an error that is backward
-    stable; Higham,     Accuracy and Stability of Numerical Algorithms, 1.5), both more where hundreds of elements
-    make one (`growth`), and     twice the error of torch's own kernel. Where that one errs     by more than eight
-    times all this, and by more than its operands hold, it is torch that departs. NaN, inf, dtypes     and shapes
-    that differ are never noise. Integers and booleans may differ only where a rounding of half-precision
-    operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose order torch
-    leaves open.
+        Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64
+    on the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of
+    the operands moves, for an op that combines elements and so may cancel (an error that is backward stable;
+    Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
+    (`growth`), and twice the error of torch's own kernel. Where that one errs by more than eight times all this,
+    and by more than its operands hold, it is torch that departs. NaN, inf, dtypes and shapes that differ are never
+    noise. Integers and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime
+    computes those in float32; and where equal elements are sorted, whose order torch leaves open.
     """
     if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)

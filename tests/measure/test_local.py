@@ -147,6 +147,18 @@ def test_many_terms_may_be_added_one_after_another(shape, mean, seed, dtype):
     assert not local_error(replay, node, right, fewer, distance(right, fewer)).is_noise
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_large_terms_that_cancel_late_may_be_added_one_after_another(seed):
+    """Every addition in between rounds a large sum."""
+    generator = torch.Generator().manual_seed(seed)
+    x, large = torch.randn(98, 960, generator=generator) * 0.1, torch.randn(960, generator=generator)
+    x[0] += large
+    x[-1] -= large
+    (node,) = make_fx(lambda x: x.sum(0))(x).graph.find_nodes(op="call_function", target=aten.sum.dim_IntList)
+    right, total = x.sum(0), added_in_sequence(x)
+    assert local_error(Replay({node.args[0].name: x}), node, right, total, distance(right, total)).is_noise
+
+
 def test_what_is_taken_from_many_elements_is_not_rounded():
     """A table kept in half precision."""
     table, place = torch.randn(100_000, generator=torch.Generator().manual_seed(0)), torch.tensor([7])
