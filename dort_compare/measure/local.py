@@ -52,7 +52,7 @@ def local_error(
 
     ``whole`` is the distance of the two.
 
-        Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64
+    Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64
     on the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of
     the operands moves, for an op that combines elements and so may cancel (an error that is backward stable;
     Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
