@@ -11,6 +11,7 @@ from torch import fx
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
 from dort_compare.backends.bases import save_bases
+from dort_compare.backends.calls import add_call
 from dort_compare.backends.joint import row_sums_of_outputs
 from dort_compare.views import history
 
@@ -30,7 +31,7 @@ def partition(
     shared = [node for node in dict.fromkeys(saved) if _shares(node, written)]
     if shared:
         with forward.graph.inserting_before(output):
-            copies = {node: _copied(node) for node in shared}
+            copies = {node: add_call(forward.graph, node, torch.ops.aten.clone.default, node) for node in shared}
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
     return forward, backward
@@ -56,9 +57,3 @@ def _shares(node: Any, written: set[fx.Node]) -> bool:
     """Whether a saved value is one of ``written`` or a view of it."""
     is_tensor = isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
     return is_tensor and not written.isdisjoint(history(node)[1])
-
-
-def _copied(node: fx.Node) -> fx.Node:
-    copied = node.graph.call_function(torch.ops.aten.clone.default, (node,))
-    copied.meta = {"val": node.meta["val"].clone()}
-    return copied

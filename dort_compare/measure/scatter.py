@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -12,20 +13,21 @@ from dort_compare.measure.metrics import Distance, distance
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.trace import Outcome
 
-SAMPLES = 16
-"""So many at most. The second half are wide: a threshold that only larger roundings cross shows in no other."""
-_WIDE_FROM = 8
-"""A threshold that a rounding crosses every second time is missed once in 256."""
-_SAFETY = 4.0
-"""How much further than the widest of a few samples a right result may lie."""
-_WIDE, _WIDE_SAFETY = 4.0, 1.25
-"""How large the roundings of wide samples are, and how much further than those a right result may lie: a jump over a
-threshold is as far in each, but for roundings."""
+
+class Sample(NamedTuple):
+    """One run in which every rounding falls by chance.
+
+    ``roundings`` says how many times its size each is, ``safety`` how much further than the widest of a few such
+    samples a right result may lie.
+    """
+
+    roundings: float
+    safety: float
 
 
-def roundings_of(sample: int) -> float:
-    """How many times its size every rounding of a sample is; samples are counted from 0."""
-    return 1.0 if sample < _WIDE_FROM else _WIDE
+SAMPLES = (Sample(1.0, 4.0),) * 8 + (Sample(4.0, 1.25),) * 8
+"""So many at most. A threshold that a rounding crosses every second time is missed by eight once in 256; one that only
+larger roundings cross shows in no other than the wide ones, where a jump over it is as far in each."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,13 @@ class Scatter:
     is_wild: bool = False
 
     @classmethod
-    def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: int) -> Scatter:
+    def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
         """What a sample has ``shown``. Integers and booleans that differ at all scatter without bounds: they count, or
         choose."""
         gap = distance(value, shown)
         if gap.max_abs is None or not (value.is_floating_point() or gap.equal):
             return cls(math.inf, gap.finding is not None)
-        safety = _SAFETY if sample < _WIDE_FROM else _WIDE_SAFETY
-        return cls(safety * float(gap.max_abs), gap.finding is not None)
+        return cls(sample.safety * float(gap.max_abs), gap.finding is not None)
 
     def __or__(self, other: Scatter) -> Scatter:
         return Scatter(max(self.floor, other.floor), self.is_wild or other.is_wild)
@@ -62,7 +63,7 @@ Scatters = Mapping[tuple[str, str], Scatter]
 """By kind and name of an output or gradient."""
 
 
-def outcome_scatters(reference: Outcome, shown: Outcome, sample: int, before: Scatters) -> Scatters:
+def outcome_scatters(reference: Outcome, shown: Outcome, sample: Sample, before: Scatters) -> Scatters:
     """``before`` with what one more sample has ``shown`` of the outputs and gradients."""
     found = dict(before)
     both = {"output": (reference.outputs, shown.outputs), "gradient": (reference.gradients, shown.gradients)}

@@ -15,7 +15,7 @@ from dort_compare.backends import DebugBackend
 from dort_compare.measure.module_matches import Matches
 from dort_compare.measure.modules import ModuleRow, module_rows
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.scatter import SAMPLES, Scatter, Scatters, outcome_scatters, roundings_of, within
+from dort_compare.measure.scatter import SAMPLES, Sample, Scatter, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
@@ -96,18 +96,18 @@ class Tracing:
         """
         scatters: Scatters = {}
         places: dict[Place, Scatter] = {}
-        for sample in range(SAMPLES):
+        for seed, sample in enumerate(SAMPLES):
             if not self._matches.suspects and all(row.ok for row in within(rows, scatters)):
                 break
             try:
-                shown = self._shaken(sample, places)
+                shown = self._shaken(seed, sample, places)
             except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
                 break
             scatters = outcome_scatters(self.reference, shown, sample, scatters)
             self._matches.settle(places)
         return scatters
 
-    def _shaken(self, sample: int, places: dict[Place, Scatter]) -> Outcome:
+    def _shaken(self, seed: int, sample: Sample, places: dict[Place, Scatter]) -> Outcome:
         """One run with roundings by chance; ``places`` grows by what it shows of the suspects."""
 
         def see(sighting: Sighting) -> None:
@@ -117,7 +117,7 @@ class Tracing:
                     found = Scatter.of(match.value, sighting.value, sample)
                     places[place] = places.get(place, Scatter()) | found
 
-        return self._run(shaken(sample, roundings_of(sample)), see)[0]
+        return self._run(shaken(seed, sample.roundings), see)[0]
 
     def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
         """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""

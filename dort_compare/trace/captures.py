@@ -1,8 +1,8 @@
-"""What the nested graphs of an ONNX node take from outside."""
+"""What an ONNX node reads, and what its nested graphs take from outside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableSequence
 
 import onnx
 
@@ -19,7 +19,35 @@ def captured(body: onnx.GraphProto) -> Iterator[str]:
     """What a body reads from outside, in order."""
     own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
     for node in body.node:
-        read = (*node.input, *(name for inner in bodies(node) for name in captured(inner)))
-        yield from (name for name in read if name and name not in own)
+        yield from (name for name in reads_of(node) if name not in own)
         own.update(node.output)
     yield from (value.name for value in body.output if value.name not in own)
+
+
+def reads_of(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node reads, those that its nested graphs take from outside included."""
+    yield from filter(None, node.input)
+    for body in bodies(node):
+        yield from captured(body)
+
+
+def rename_read(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Lets a node, and what its nested graphs take from outside, read other names."""
+    _rename(node.input, names)
+    for body in bodies(node) if names else ():
+        outside = {name: names[name] for name in captured(body) if name in names}
+        for inner in body.node:
+            rename_read(inner, outside)
+        for value in body.output:
+            value.name = outside.get(value.name, value.name)
+
+
+def rename_made(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Lets a node give what it makes other names."""
+    _rename(node.output, names)
+
+
+def _rename(values: MutableSequence[str], names: Mapping[str, str]) -> None:
+    for i, name in enumerate(values):
+        if name in names:
+            values[i] = names[name]

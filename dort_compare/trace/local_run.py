@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from dort_compare.errors import ExecutionError
 from dort_compare.trace.parts import Parts
+
+Values = dict[str, torch.Tensor | ExecutionError]
+Reads = dict[int, set[str]]
+"""By the place of a node in the model, the names that it reads of the reference."""
 
 
 class LocalRun:
@@ -22,20 +26,18 @@ class LocalRun:
         self._parts = parts
         self._given = dict(inputs)
         self._places = dict.fromkeys(inputs, -1) | {target: i for i, target in enumerate(dict.fromkeys(targets))}
-        self._nodes = {t: parts.between([t], self._is_before(i)) for t, i in self._places.items() if i >= 0}
-        self._operands = {target: self._read_by(nodes, target) for target, nodes in self._nodes.items()}
+        self._reads = {target: self._reads_for(target) for target, i in self._places.items() if i >= 0}
+        self._operands = {target: set().union(*reads.values()) for target, reads in self._reads.items()}
         self._readers = Counter(name for operands in self._operands.values() for name in operands)
 
-    def _is_before(self, place: int) -> Callable[[str], bool]:
-        """Whether the reference's value of a name is there for the target at a place.
+    def _reads_for(self, target: str) -> Reads:
+        """What the nodes on the way to ``target`` read of the reference: its values of the targets before.
 
         What one call returns besides, such as a mean, may come later and yet be what its nodes go through.
         """
-        return lambda name: self._places.get(name, place) < place
-
-    def _read_by(self, nodes: Sequence[int], target: str) -> set[str]:
-        is_before = self._is_before(self._places[target])
-        return {name for i in nodes for name in self._parts.reads[i] if is_before(name)}
+        place = self._places[target]
+        nodes = self._parts.between([target], lambda name: self._places.get(name, place) < place)
+        return {i: {n for n in self._parts.reads[i] if self._places.get(n, place) < place} for i in nodes}
 
     def give(self, name: str, value: torch.Tensor) -> None:
         """Takes the reference's value of the ONNX value ``name``."""
@@ -46,29 +48,25 @@ class LocalRun:
         """The reference's values that the nodes of ``target`` read."""
         return {name: self._given[name] for name in self._operands[target] if name in self._given}
 
-    def values(self, targets: Sequence[str], repeats: int = 1) -> list[dict[str, torch.Tensor | ExecutionError]]:
+    def values(self, targets: Sequence[str], repeats: int = 1) -> list[Values]:
         """What the nodes of ``targets`` make of the values given, as often as ``repeats`` says.
 
         Where ONNX Runtime fails on the operands of one target, its place holds the error.
         """
-        found = self._values(targets, repeats)
+        groups = self._groups(targets)
+        found = _together([self._computed(group, reads, repeats) for group, reads in groups], repeats)
         for target in targets:
             self._readers.subtract(self._operands[target])
         for name in [name for name in self._given if self._readers[name] <= 0]:
             del self._given[name]
         return found
 
-    def _values(self, targets: Sequence[str], repeats: int) -> list[dict[str, torch.Tensor | ExecutionError]]:
-        groups = [self._computed(group, apart, repeats) for group, apart in self._groups(targets)]
-        return [dict(ChainMap(*runs)) for runs in zip(*groups, strict=True)] if groups else [{}] * repeats
-
-    def _groups(self, targets: Sequence[str]) -> list[tuple[list[str], dict[int, set[str]]]]:
+    def _groups(self, targets: Sequence[str]) -> list[tuple[list[str], Reads]]:
         """Targets that go together, with what each node reads of the reference: a node that is on the way to two may
         have to read another value for the one than for the other."""
-        groups: list[tuple[list[str], dict[int, set[str]]]] = []
+        groups: list[tuple[list[str], Reads]] = []
         for target in targets:
-            is_before = self._is_before(self._places[target])
-            own = {i: set(filter(is_before, self._parts.reads[i])) for i in self._nodes[target]}
+            own = self._reads[target]
             fitting = (group for group in groups if all(group[1].get(i, reads) == reads for i, reads in own.items()))
             group = next(fitting, None)
             if group is None:
@@ -77,13 +75,15 @@ class LocalRun:
             group[1].update(own)
         return groups
 
-    def _computed(
-        self, targets: Sequence[str], apart: Mapping[int, set[str]], repeats: int
-    ) -> list[dict[str, torch.Tensor | ExecutionError]]:
+    def _computed(self, targets: Sequence[str], reads: Reads, repeats: int) -> list[Values]:
         try:
-            return [dict(run) for run in self._parts.run(sorted(apart), targets, self._given, apart, repeats)]
+            return [dict(run) for run in self._parts.run(sorted(reads), targets, self._given, reads, repeats)]
         except ExecutionError as problem:
             if len(targets) == 1:
                 return [{targets[0]: problem}] * repeats
-            alone = [self._values([target], repeats) for target in targets]
-            return [dict(ChainMap(*runs)) for runs in zip(*alone, strict=True)]
+            return _together([self._computed([t], self._reads[t], repeats) for t in targets], repeats)
+
+
+def _together(runs: Sequence[Sequence[Values]], repeats: int) -> list[Values]:
+    """What several models computed, in each repeat, as if one had."""
+    return [dict(ChainMap(*(run[i] for run in runs))) for i in range(repeats)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
-from dort_compare.trace.captures import bodies, captured
+from dort_compare.trace.captures import reads_of, rename_made, rename_read
 from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.reference import ReferenceSession
 
@@ -107,8 +107,8 @@ class Parts:
         outputs = {renamed.get(name, name): self.device for name in fetch}
         model = self._model(nodes, given, small, outputs)
         for i, node in zip(nodes, model.graph.node, strict=True):
-            _rename(node.output, renamed)
-            _rename_reads(node, {name: made for name, made in renamed.items() if name not in apart.get(i, ())})
+            rename_made(node, renamed)
+            rename_read(node, {n: renamed[n] for n in self.reads[i] if n in renamed and n not in apart.get(i, ())})
         is_ort = self.engine == "ort"
         session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
         return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
@@ -148,30 +148,3 @@ class Parts:
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, int(from_torch_dtype(tensor.dtype)), list(tensor.shape))
-
-
-def _rename(values: MutableSequence[str], names: Mapping[str, str]) -> None:
-    for i, name in enumerate(values):
-        if name in names:
-            values[i] = names[name]
-
-
-def _rename_reads(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Lets a node, and what its nested graphs take from outside, read other names."""
-    _rename(node.input, names)
-    for body in bodies(node):
-        own = {value.name for value in (*body.input, *body.initializer)} | {
-            n for each in body.node for n in each.output
-        }
-        outside = {name: other for name, other in names.items() if name not in own}
-        for inner in body.node:
-            _rename_reads(inner, outside)
-        for value in body.output:
-            value.name = outside.get(value.name, value.name)
-
-
-def reads_of(node: onnx.NodeProto) -> Iterator[str]:
-    """The names that a node reads, those that its nested graphs take from outside included."""
-    yield from filter(None, node.input)
-    for body in bodies(node):
-        yield from captured(body)

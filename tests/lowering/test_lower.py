@@ -19,6 +19,7 @@ import dort_compare
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import decompositions, lower, lowering, registered
+from dort_compare.lowering.registry import lowering_of_library
 from dort_compare.provenance import FX_NODE, Provenance
 from dort_compare.runtime import Program, SessionSettings, newest_opset
 
@@ -194,6 +195,8 @@ def test_a_packet_of_overloads_is_refused() -> None:
 def test_a_second_lowering_of_an_op_is_refused() -> None:
     with pytest.raises(ValueError, match=r"aten\.relu\.default has a lowering already: relu"):
         lowering(aten.relu.default)(lambda op, x: x)
+    with pytest.raises(ValueError, match="prims::fma has a lowering already: "):
+        lowering_of_library("prims::fma")(lambda op, x: x)
 
 
 def test_the_table_of_decompositions_spares_what_has_a_lowering() -> None:

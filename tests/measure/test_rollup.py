@@ -13,7 +13,7 @@ from dort_compare.measure.modules import common_path
 from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.rollup import by_module, ranked
 from dort_compare.measure.rows import Row
-from dort_compare.measure.scatter import Scatter, within
+from dort_compare.measure.scatter import SAMPLES, Scatter, within
 
 ONE = torch.ones(2)
 
@@ -53,15 +53,15 @@ def test_the_innermost_module_that_all_lie_in(paths: list[str], path: str) -> No
 
 
 def test_scatter_covers_what_lies_within_four_times_the_widest_sample() -> None:
-    scatter = Scatter.of(ONE, ONE + 0.25, 0) | Scatter.of(ONE, ONE, 1)
+    scatter = Scatter.of(ONE, ONE + 0.25, SAMPLES[0]) | Scatter.of(ONE, ONE, SAMPLES[1])
     assert scatter.covers(distance(ONE, ONE - 1))
     assert not scatter.covers(distance(ONE, ONE + 1.125))
 
 
 def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype() -> None:
     nan = torch.tensor([math.nan, 1.0])
-    assert not Scatter.of(ONE, ONE + 1, 0).covers(distance(ONE, nan))
-    wild = Scatter.of(ONE, nan, 0)
+    assert not Scatter.of(ONE, ONE + 1, SAMPLES[0]).covers(distance(ONE, nan))
+    wild = Scatter.of(ONE, nan, SAMPLES[0])
     assert wild.covers(distance(ONE, nan))
     assert not wild.covers(distance(ONE, ONE.double()))
 

@@ -28,6 +28,7 @@ def parts(text: str) -> Parts:
 
 
 CHAIN = "g (float[3] x) => (float[3] d) { a = Exp(x)  b = Neg(a)  c = Add(b, x)  d = Mul(c, a) }"
+CROSSED = "g (float[3] x) => (float[3] d) { b = Neg(x)  a = Exp(b)  c = Add(b, x)  d = Mul(c, a) }"
 X = torch.tensor([0.5, -1.0, 2.0])
 INPUTS = {"x": X}
 
@@ -72,8 +73,7 @@ def test_values_that_no_fx_node_stands_for_are_computed_on_the_way() -> None:
 
 def test_what_stands_for_a_later_node_is_computed_on_the_way_to_an_earlier_one() -> None:
     """The mean that a call returns second is what its first result, the variance, goes through."""
-    both = "g (float[3] x) => (float[3] d) { b = Neg(x)  a = Exp(b)  c = Add(b, x)  d = Mul(c, a) }"
-    local = LocalRun(parts(both), INPUTS, ["a", "b", "c", "d"])
+    local = LocalRun(parts(CROSSED), INPUTS, ["a", "b", "c", "d"])
     (alone,) = local.values(["a"])
     torch.testing.assert_close(alone["a"], (-X).exp())
     local.give("a", torch.full((3,), 2.0))
@@ -86,8 +86,7 @@ def test_what_stands_for_a_later_node_is_computed_on_the_way_to_an_earlier_one()
 
 
 def test_an_earlier_and_a_later_node_are_computed_together_each_from_its_operands() -> None:
-    both = "g (float[3] x) => (float[3] d) { b = Neg(x)  a = Exp(b)  c = Add(b, x)  d = Mul(c, a) }"
-    local = LocalRun(parts(both), INPUTS, ["a", "b", "c", "d"])
+    local = LocalRun(parts(CROSSED), INPUTS, ["a", "b", "c", "d"])
     for name, value in {"a": 2.0, "b": 5.0, "c": 7.0}.items():
         local.give(name, torch.full((3,), value))
     (found,) = local.values(["a", "b", "c", "d"])

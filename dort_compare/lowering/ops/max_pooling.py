@@ -51,15 +51,15 @@ def _max_pool(
     """
     kernel = each(kernel_size, rank)
     strides = each(stride, rank) if len(stride) else kernel
-    dilations = each(dilation, rank)
+    pads, dilations = each(padding, rank), each(dilation, rank)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     attributes: dict[str, Any] = {
         "kernel_shape": kernel,
         "dilations": dilations,
-        **window_attributes(op, x, reach, strides, each(padding, rank), ceil_mode),
+        **window_attributes(op, x, reach, strides, pads, ceil_mode),
     }
     steps = _result(op).shape[-rank:]
-    if any(map(_has_empty_window, _spatial(op, x, rank), steps, kernel, strides, each(padding, rank), dilations)):
+    if any(map(_has_empty_window, _spatial(op, x, rank), steps, kernel, strides, pads, dilations)):
         raise op.unsupported("a window of nothing but padding, where ONNX Runtime's largest is no infinity")
     batched = batch(op, _comparable(op, x), rank)
     if not op.wanted(1):
