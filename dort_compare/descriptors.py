@@ -81,6 +81,20 @@ def saved_values(graph: fx.Graph) -> set[fx.Node]:
     return saved - returned
 
 
+def without_tangent(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
+    """What a forward graph returns to the caller though its backward graph is given no gradient by it: a view that
+    torch makes anew outside, so that autograd goes back there."""
+    given = {getattr(node.meta.get("desc"), "output", None) for node in backward.find_nodes(op="placeholder")}
+    output = forward.output_node()
+    described = output.meta.get("desc") or [None] * len(output.args[0])
+    returned = zip(output.args[0], described, strict=True)
+    return {node for node, each in returned if isinstance(node, fx.Node) and _is_output(each) and each not in given}
+
+
+def _is_output(descriptor: Any) -> bool:
+    return _result(descriptor, ()).kind == "output"
+
+
 def _looked_up(descriptor: Any, given: Sequence[Role]) -> Role:
     if isinstance(descriptor, aot.PlainAOTInput) and descriptor.idx < len(given):
         return given[descriptor.idx]

@@ -362,6 +362,39 @@ def test_results_that_nobody_reads_are_not_held_against_others_of_their_shape(is
     assert unread == ["ok"] * (2 if is_flat else 4)
 
 
+class Pooled(nn.Module):
+    """Returns a sequence, which is a view of a product, and a view of it, as encoders return what they pool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        sequence = self.linear(x)
+        return sequence, sequence[:, 0]
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = Pooled(), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sequence, pooled = self.inner(x)
+        return sequence, pooled, self.head(pooled)
+
+
+def test_gradients_by_views_that_are_made_anew_outside_are_not_held_against_their_part_in_the_graph() -> None:
+    """The model returns the views: autograd goes back through them outside of the backward graph, and through the head
+    within it."""
+    assert_clean(compare(Encoder(), (torch.randn(2, 5, 8),), backward=True))
+
+
+def test_a_wrong_gradient_is_named_beside_views_that_are_made_anew_outside(decompose: Any) -> None:
+    decompose(aten.elu_backward.default, wrong_elu_backward)
+    assert_named(compare(nn.Sequential(Block(), Encoder()), (torch.randn(2, 5, 8),), backward=True), "0.act")
+
+
 def test_nested_tensors_between_modules_are_passed_over() -> None:
     """torch's fast path packs what is padded, in plain eager alone."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

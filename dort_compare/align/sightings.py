@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from dort_compare.align.traced_calls import TracedCall, incoming_gradients, modules_of, passed_on, traced_calls
+from dort_compare.align.traced_calls import TracedCall, incoming_gradients, modules_of, passed_on, regenerated, traced_calls
 from dort_compare.backends.record import TracedGraph
 from dort_compare.trace.module_calls import Kind, ModuleCall, ModuleCalls, leaves, on_gradient
 from dort_compare.trace.watched import See
@@ -65,6 +65,7 @@ class Sighting:
     firm: bool = True
 
 
+_Begun = tuple[TracedCall, ModuleCall]
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
 
 
@@ -81,7 +82,7 @@ class Lookout:
         self._roots: dict[TracedGraph, str] = {}
         self._traced: dict[TracedGraph, list[TracedCall]] = {}
         self._incoming: dict[TracedGraph, Mapping[int, list[fx.Node]]] = {}
-        self._open: dict[str | None, list[tuple[GraphCall, list[tuple[TracedCall, ModuleCall]]]]] = defaultdict(list)
+        self._open: dict[str | None, list[tuple[GraphCall, TracedGraph, list[_Begun]]]] = defaultdict(list)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -118,7 +119,7 @@ class Lookout:
             for node in traced.exits:
                 shows[node].append(functools.partial(self._show, "output", call, run, node, None, True))
         if graph.phase == "forward":
-            self._open[graph.compile_id].append((run, begun))
+            self._open[graph.compile_id].append((run, graph, begun))
         return shows
 
     def _gradients(self, graph: TracedGraph) -> _Shows:
@@ -128,12 +129,14 @@ class Lookout:
         shows: _Shows = defaultdict(list)
         if not self._open[graph.compile_id]:
             return shows
-        run, begun = self._open[graph.compile_id].pop()
+        run, forward, begun = self._open[graph.compile_id].pop()
+        in_part = regenerated(forward.graph_module.graph, graph.graph_module.graph)
         for traced, call in begun:
             for result in traced.exits:
                 found = self._incoming[graph].get(result.meta.get("seq_nr", -1), ())
+                is_firm = bool(found) and result not in in_part
                 for node in found or passed_on(result, self._incoming[graph]):
-                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, bool(found)))
+                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, is_firm))
         return shows
 
     def _show(

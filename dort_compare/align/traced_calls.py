@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from dort_compare.descriptors import saved_values
+from dort_compare.descriptors import saved_values, without_tangent
+from dort_compare.views import history
 
 Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
@@ -69,6 +70,12 @@ def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
             if _is_gradient(operand) and not is_own:
                 found[number][operand] = None
     return {number: list(nodes) for number, nodes in found.items()}
+
+
+def regenerated(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
+    """Views on the way to an output that torch makes of their base, outside: it is there that autograd goes back, and
+    the backward graph has the gradients by them but in part."""
+    return {view for node in without_tangent(forward, backward) for view in history(node)[0]}
 
 
 def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.Node]:
