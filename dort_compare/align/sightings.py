@@ -13,7 +13,14 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from dort_compare.align.traced_calls import TracedCall, incoming_gradients, modules_of, passed_on, regenerated, traced_calls
+from dort_compare.align.traced_calls import (
+    TracedCall,
+    incoming_gradients,
+    modules_of,
+    passed_on,
+    regenerated,
+    traced_calls,
+)
 from dort_compare.backends.record import TracedGraph
 from dort_compare.trace.module_calls import Kind, ModuleCall, ModuleCalls, leaves, on_gradient
 from dort_compare.trace.watched import See
