@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +63,16 @@ def role_of(node: fx.Node) -> Role:
 
 def results(graph: fx.Graph) -> list[tuple[Any, Role]]:
     """What a graph returns, in order: FX nodes and constants."""
+    given = graph.output_node().meta.get(_GIVEN, ())
+    return [(value, _result(each, given)) for value, each in _described(graph)]
+
+
+def _described(graph: fx.Graph) -> Iterator[tuple[Any, Any]]:
+    """What a graph returns, in order, with torch's descriptor of it, None where there is none."""
     output = graph.output_node()
     returned = output.args[0]
     returned = returned if isinstance(returned, (tuple, list)) else [returned]
-    described = output.meta.get("desc") or [None] * len(returned)
-    given = output.meta.get(_GIVEN, ())
-    return [(value, _result(each, given)) for value, each in zip(returned, described, strict=True)]
+    return zip(returned, output.meta.get("desc") or [None] * len(returned), strict=True)
 
 
 def saved_values(graph: fx.Graph) -> set[fx.Node]:
@@ -85,14 +89,8 @@ def without_tangent(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
     """What a forward graph returns to the caller though its backward graph is given no gradient by it: a view that
     torch makes anew outside, so that autograd goes back there."""
     given = {getattr(node.meta.get("desc"), "output", None) for node in backward.find_nodes(op="placeholder")}
-    output = forward.output_node()
-    described = output.meta.get("desc") or [None] * len(output.args[0])
-    returned = zip(output.args[0], described, strict=True)
-    return {node for node, each in returned if isinstance(node, fx.Node) and _is_output(each) and each not in given}
-
-
-def _is_output(descriptor: Any) -> bool:
-    return _result(descriptor, ()).kind == "output"
+    returned = {value: each for value, each in _described(forward) if _result(each, ()).kind == "output"}
+    return {value for value, each in returned.items() if isinstance(value, fx.Node) and each not in given}
 
 
 def _looked_up(descriptor: Any, given: Sequence[Role]) -> Role:
