@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.trace import Replay
+from dort_compare.trace.spacing import spacing
 
 
 def is_on_the_edge(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
@@ -44,6 +45,6 @@ def _nudged(first: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def nudge(value: torch.Tensor) -> torch.Tensor:
         if value.dtype not in (torch.float16, torch.bfloat16):
             return value
-        return value.float() * (1 + next(directions) * torch.finfo(value.dtype).eps)
+        return (value.double() + next(directions) * value.double().sign() * spacing(value, value.dtype)).float()
 
     return nudge

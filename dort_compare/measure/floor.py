@@ -51,7 +51,7 @@ def rounding_of_sum(dtype: torch.dtype, scale: float, terms: int) -> float:
     """What adding up ``terms`` one after another may add to a floating result whose largest element is ``scale``, in
     its unit: the rounding of one op, times `growth`. What has half precision is added up in float32."""
     computed_in = torch.promote_types(dtype, torch.float32)
-    return max(rounding_of(dtype, scale), growth(terms) * rounding(computed_in) * scale)
+    return max(rounding_of(dtype, scale), growth(terms) * rounding_of(computed_in, scale))
 
 
 def growth(terms: int) -> float:
@@ -70,11 +70,13 @@ def noise_floor(precision: torch.dtype | None, scale: float, reference_error: fl
     ``reference_error`` how far torch's own value lies from float64. With it, the half-precision types allow twice
     that error and one unit in the last place (four, where a tensor has few elements); float32 and float64 allow their
     share of the scale, or twice the error if that is more. A value of which torch itself holds less than a digit (what
-    is left where everything cancels) allows ten times its error. Integers and booleans (``precision`` None) allow
-    nothing.
+    is left where everything cancels) allows ten times its error. What lies below the smallest normal number, of float32
+    where that of ``precision`` is larger, is as coarse as just above it. Integers and booleans (``precision`` None)
+    allow nothing.
     """
     if precision is None:
         return 0.0
+    scale = max(scale, min(torch.finfo(dtype).smallest_normal for dtype in (precision, torch.float32)))
     allowed = _RELATIVE[precision] * scale
     if reference_error is None:
         return allowed

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from dort_compare.trace.spacing import spacing
+
 
 def shake(value: torch.Tensor, precision: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """``value`` (any shape and device) in float64, each element moved up or down at random by one rounding of
     ``precision``."""
     signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
-    return value.double() * (1 + torch.finfo(precision).eps * signs)
+    return value.double() + signs * spacing(value, precision)

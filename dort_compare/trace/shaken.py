@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
+from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import in_reverse, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
@@ -117,7 +118,7 @@ class _Shaken(Watched):
             return nearest
         steps = self.chance.steps(nearest, 1 if traced.dtype in _HALVES else width)
         steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
-        moved = (nearest * (1 + steps * (_UNIT * torch.finfo(traced.dtype).eps))).to(traced.dtype)
+        moved = (nearest.double() + steps * _UNIT * spacing(nearest, traced.dtype)).to(traced.dtype)
         return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
 
 

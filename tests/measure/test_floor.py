@@ -40,7 +40,13 @@ def test_float32_has_one_part_in_a_hundred_thousand() -> None:
 
 def test_twice_torchs_own_error_is_noise_too() -> None:
     assert noise_floor(torch.float32, 1.0, 0.05) == 0.1
-    assert noise_floor(torch.float32, 0.0, None) == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_below_the_smallest_normal_number_the_floor_does_not_fall(dtype: torch.dtype) -> None:
+    """Of float32 for float16: a gradient of it may have gone through half precision where it was larger."""
+    smallest = min(torch.finfo(d).smallest_normal for d in (dtype, torch.float32))
+    assert noise_floor(dtype, 0.0, None) == noise_floor(dtype, smallest, None) > 0.0
 
 
 def test_where_torch_holds_less_than_a_digit_ten_times_its_error_is_noise() -> None:

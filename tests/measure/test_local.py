@@ -254,6 +254,23 @@ def test_a_fault_in_gradients_below_float16s_smallest_normal_number_is_seen(monk
     assert [cause.target for cause in report.causes] == ["aten.mul.Tensor"]
 
 
+@pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.GroupNorm(1, 16), nn.BatchNorm1d(16)], ids=str)
+def test_norms_of_numbers_below_the_smallest_normal_one_agree(norm):
+    """Such numbers are 1.4e-45 apart however small they are, and a norm divides by 0.003."""
+    torch.manual_seed(0)
+    report = dort_compare.compare(
+        Of(lambda x, norm: norm(x * 1e-41), norm=norm), (torch.randn(32, 16, 8),), backward=True
+    )
+    assert report.verdict == "agree", str(report)
+
+
+def test_a_fault_in_numbers_below_the_smallest_normal_one_is_seen(monkeypatch):
+    plant(monkeypatch, aten._softmax_backward_data.default, 1.02)
+    args = (torch.randn(64, 8).requires_grad_(), torch.randn(64, 8) * 1e-41)
+    report = dort_compare.compare(Of(lambda x, g: (x.softmax(-1) * g).sum()), args, backward=True)
+    assert [cause.target for cause in report.causes] == ["aten._softmax_backward_data.default"]
+
+
 def test_batch_norm_in_training_agrees():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))

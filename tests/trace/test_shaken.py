@@ -44,6 +44,21 @@ def test_only_what_rounds_moves_and_only_by_roundings(graphs_of: GraphsOf, dtype
     assert (moved[equal].sum(-1) >= 1).all()  # a maximum is one of the elements
 
 
+def test_what_was_rounded_to_an_integer_moves_only_towards_the_exact_result(graphs_of: GraphsOf) -> None:
+    x = torch.linspace(-12.0, 12.0, 4096)
+    (graph,) = graphs_of(torch.tanh, x)
+    plain, moved = values(run_graph, graph)["tanh"], values(shaken(0), graph)["tanh"]
+    bound = plain.abs() == 1
+    assert (moved[bound] != plain[bound]).any()
+    assert (moved.abs() <= 1).all()
+
+
+def test_what_is_below_the_smallest_normal_number_moves_too(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(lambda x: x * 1e-41, torch.linspace(1.0, 2.0, 256))
+    gap = (values(run_graph, graph)["mul"] - values(shaken(0), graph)["mul"]).abs()
+    assert 0 < gap.max() <= 2 * torch.finfo(torch.float32).smallest_normal * torch.finfo(torch.float32).eps
+
+
 def test_few_move_in_every_second_sample_and_a_seed_repeats_itself(graphs_of: GraphsOf) -> None:
     (graph,) = graphs_of(lambda x: x * x, torch.randn(64, 64))
     plain = values(run_graph, graph)["mul"]
