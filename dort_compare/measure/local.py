@@ -13,6 +13,7 @@ from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.shake import shake
+from dort_compare.measure.terms import terms
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
 from dort_compare.trace.kept import HALF
@@ -24,7 +25,6 @@ _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
 _SHAKES = 8
 """How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
-_RUNNING = (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default, torch.ops.aten.logcumsumexp.default)
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
 
@@ -56,8 +56,9 @@ def local_error(
     on the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of
     the operands moves, for an op that combines elements and so may cancel (an error that is backward stable;
     Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
-    (`growth`), and twice the error of torch's own kernel. Where that one errs by more than eight times all this,
-    and by more than its operands hold, it is torch that departs. NaN, inf, dtypes and shapes that differ are never
+    (`growth`), what may be lost below the smallest normal number on the way, and twice the error of torch's own kernel.
+    Where that one errs by more than eight times all this, and by more than its operands hold, it is torch that departs.
+    NaN, inf, dtypes and shapes that differ are never
     noise. Integers and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime
     computes those in float32; and where equal elements are sorted, whose order torch leaves open.
     """
@@ -104,8 +105,9 @@ def _against_float64(
         return LocalError(whole, rounding_of(expected.dtype, scale), is_noise=False)
     torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
     is_rounded = torch_error > 0 or expected.dtype == torch.float64  # what is only taken, as by a gather, is not
-    terms = _terms(of, exact) if is_rounded else 1
-    floor = rounding_of_sum(expected.dtype, scale, terms) + _sensitivity(of, exact, expected.dtype, terms)
+    many = terms(of.replay, of.node, exact) if is_rounded else 1
+    floor = rounding_of_sum(expected.dtype, scale, many) + _sensitivity(of, exact, expected.dtype, many)
+    floor += growth(many) * _underflow(of)
     torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
     torch_departs = torch_error > torch_may
     floor += 2 * min(torch_error, torch_may)
@@ -113,33 +115,29 @@ def _against_float64(
     return LocalError(whole, floor, is_noise, torch_departs, torch_error, onnx_error)
 
 
-def _terms(of: _Exact, exact: torch.Tensor) -> int:
-    """How many elements may go one after another into an element of the result: as many as its largest operand has for
-    each of its own, or for a running sum all along its dimension.
-
-    That is no measure for what adds up into a result as large as its operands, such as a scatter with repeated indices.
-    """
-    if of.node.target in _RUNNING and exact.ndim:
-        dim = of.node.args[1] if len(of.node.args) > 1 else of.node.kwargs["dim"]
-        return exact.shape[int(dim)]  # type: ignore[arg-type]
-    return of.replay.largest() // max(exact.numel(), 1)
-
-
-def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, terms: int) -> float:
+def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, many: int) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
-    Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so many
-    ``terms``; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
+    Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so ``many``
+    terms; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
     rounds its scores. So does every chain of ops that torch rounds in between. Nothing for one op that works element
     by element.
     """
     if _is_one_element_by_element(of):
         return 0.0
-    moved = _SHAKEN * growth(terms) * _moved(of, exact, torch.float32)
+    moved = _SHAKEN * growth(many) * _moved(of, exact, torch.float32)
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse))
+
+
+def _underflow(of: _Exact) -> float:
+    """What a kernel may lose that goes through numbers below float32's smallest normal one, told by what it may still
+    multiply them by: the largest of its operands. Nothing for one op that works element by element."""
+    if _is_one_element_by_element(of):
+        return 0.0
+    return rounding_of(torch.float32, 0.0) * of.replay.magnitude(_EXTREME * torch.finfo(torch.float32).max)
 
 
 def _of_operands(of: _Exact, dtype: torch.dtype) -> float:

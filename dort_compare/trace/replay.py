@@ -59,6 +59,11 @@ class Replay:
         numbers = (value.numel() for value in self._tensors())
         return max((number for number in numbers if isinstance(number, int)), default=0)
 
+    def magnitude(self, below: float) -> float:
+        """The largest size of the floating numbers ``below`` a limit that it was given; 0 where there are none."""
+        sizes = (value.abs() for value in self._values.values() if _is_floating(value))
+        return max((float(size.masked_fill(~(size < below), 0).max()) for size in sizes if size.numel()), default=0.0)
+
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
         argument = node.args[position]
@@ -124,6 +129,10 @@ def chain_to(node: fx.Node, known: Collection[str]) -> list[fx.Node]:
 def _reads_memory(node: fx.Node) -> bool:
     """Whether the op counts in the memory of its first operand, whose layout the other execution need not share."""
     return "as_strided" in str(node.target)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _laid_out(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:

@@ -264,6 +264,16 @@ def test_norms_of_numbers_below_the_smallest_normal_one_agree(norm):
     assert report.verdict == "agree", str(report)
 
 
+@pytest.mark.parametrize("size", [1e-34, 1e-36, 1e-40])
+def test_products_below_the_smallest_normal_number_may_be_made_before_others(size):
+    """torch's kernel multiplies by the gradient first, and by 316, one over the deviation, last."""
+    torch.manual_seed(0)
+    module = Of(lambda x, g, norm: (norm(x * size) * g).sum(), norm=nn.GroupNorm(1, 16))
+    args = (torch.randn(2, 16, 8).requires_grad_(), torch.randn(2, 16, 8) * 1e-7)
+    report = dort_compare.compare(module, args, backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 def test_a_fault_in_numbers_below_the_smallest_normal_one_is_seen(monkeypatch):
     plant(monkeypatch, aten._softmax_backward_data.default, 1.02)
     args = (torch.randn(64, 8).requires_grad_(), torch.randn(64, 8) * 1e-41)

@@ -1,0 +1,52 @@
+"""How many terms make an element of a sum, a running sum, a product or a convolution, by torch's shapes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dort_compare.measure.terms import terms
+from dort_compare.trace import Replay
+
+aten = torch.ops.aten
+BACKWARD = ([3], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, True])
+X, WEIGHT, GRAD = (2, 4, 8, 8), (3, 4, 3, 3), (2, 3, 8, 8)
+
+
+def traced(function: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[fx.Node, Replay, Tensor]:
+    """The last call of a function of tensors, its replay and its result."""
+    inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
+    graph = make_fx(function)(*inputs).graph
+    node = graph.output_node().args[0]
+    assert isinstance(node, fx.Node)
+    names = [each.name for each in graph.find_nodes(op="placeholder")]
+    return node, Replay(dict(zip(names, inputs, strict=True))), function(*inputs)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "expected"),
+    [
+        (lambda x: x.sum(0), [(30, 5)], 30),
+        (lambda x: x * 2, [(30, 5)], 1),
+        (lambda x: x.cumsum(1), [(30, 5)], 5),
+        (torch.mm, [(64, 100), (100, 70)], 100),
+        (torch.addmm, [(70,), (64, 100), (100, 70)], 100),
+        (torch.bmm, [(6, 64, 100), (6, 100, 70)], 100),
+        (torch.mm, [(64, 5000), (5000, 70)], 256),
+        (torch.mm, [(1, 5000), (5000, 1)], 5000),
+        (lambda x, w: aten.convolution(x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1), [X, WEIGHT], 4 * 9),
+        (lambda g, x, w: aten.convolution_backward(g, x, w, *BACKWARD)[0], [GRAD, X, WEIGHT], 3 * 9),
+        (lambda g, x, w: aten.convolution_backward(g, x, w, *BACKWARD)[1], [GRAD, X, WEIGHT], 2 * 8 * 8),
+        (lambda g, x, w: aten.convolution_backward(g, x, w, *BACKWARD)[2], [GRAD, X, WEIGHT], 4 * 2 * 8 * 8 // 3),
+    ],
+)
+def test_terms(function: Callable[..., Any], shapes: list[tuple[int, ...]], expected: int) -> None:
+    node, replay, result = traced(function, *shapes)
+    assert (node.target is operator.getitem) == (len(shapes) == 3 and shapes[0] == GRAD)
+    assert terms(replay, node, result) == expected
