@@ -264,6 +264,16 @@ def test_norms_of_numbers_below_the_smallest_normal_one_agree(norm):
     assert report.verdict == "agree", str(report)
 
 
+def test_gradients_of_attention_to_one_token_each_are_noise():
+    """They are zero but for what rounding leaves where two equal products cancel; what is masked is -inf."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value, grad = (torch.randn(2, 4, 16, 8, generator=generator).requires_grad_() for _ in range(4))
+    mask = torch.eye(16, dtype=torch.bool)[None, None].expand(2, 1, 16, 16)
+    module = Of(lambda q, k, v, g: (F.scaled_dot_product_attention(q, k, v, attn_mask=mask) * g).sum())
+    report = dort_compare.compare(module, (query, key, value, grad.detach()), backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 @pytest.mark.parametrize("size", [1e-34, 1e-36, 1e-40])
 def test_products_below_the_smallest_normal_number_may_be_made_before_others(size):
     """torch's kernel multiplies by the gradient first, and by 316, one over the deviation, last."""

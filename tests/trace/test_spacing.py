@@ -30,6 +30,11 @@ def test_nothing_becomes_zero_and_zero_holds_still(dtype: torch.dtype) -> None:
     assert spacing(value, dtype).tolist() == [0.0, smallest / 2, smallest / 2]
 
 
+def test_what_is_not_finite_stays_as_it_is() -> None:
+    value = torch.tensor([torch.inf, -torch.inf, torch.nan, 1.0])
+    assert spacing(value, torch.float32).tolist() == [0.0, 0.0, 0.0, torch.finfo(torch.float32).eps]
+
+
 def test_a_coarser_precision_does_not_reach_below_that_of_the_value() -> None:
     """What is float32 may have been larger where it was rounded to half precision."""
     value = torch.tensor([1e-7])
