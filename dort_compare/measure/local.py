@@ -134,10 +134,14 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, many: int)
 
 def _underflow(of: _Exact) -> float:
     """What a kernel may lose that goes through numbers below float32's smallest normal one, told by what it may still
-    multiply them by: the largest of its operands. Nothing for one op that works element by element."""
+    multiply them by: the largest of its operands. Nothing for one op that works element by element.
+
+    Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do.
+    """
     if _is_one_element_by_element(of):
         return 0.0
-    return rounding_of(torch.float32, 0.0) * of.replay.magnitude(_EXTREME * torch.finfo(torch.float32).max)
+    single = torch.finfo(torch.float32)
+    return single.smallest_normal * max(1.0, of.replay.magnitude(_EXTREME * single.max))
 
 
 def _of_operands(of: _Exact, dtype: torch.dtype) -> float:

@@ -284,11 +284,24 @@ def test_products_below_the_smallest_normal_number_may_be_made_before_others(siz
     assert report.verdict == "agree", str(report)
 
 
+@pytest.mark.parametrize("error", [0.5, 1.0])
+def test_products_below_the_smallest_normal_number_may_be_taken_for_zero(error):
+    a, b = (torch.rand(8, 8, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(2))
+    a = a * 1e-37
+    (node,) = make_fx(torch.mm)(a, b).graph.find_nodes(op="call_function", target=aten.mm.default)
+    right = (a.double() @ b.double()).bfloat16()
+    lost = right - right.sign() * error * torch.finfo(torch.bfloat16).smallest_normal
+    replay = Replay({node.args[0].name: a, node.args[1].name: b})
+    for expected, value in ((right, lost), (lost, right)):
+        found = local_error(replay, node, expected, value, distance(expected, value))
+        assert found.is_noise, found
+    assert not local_error(replay, node, right, right * 2, distance(right, right * 2)).is_noise
+
+
 def test_a_fault_in_numbers_below_the_smallest_normal_one_is_seen(monkeypatch):
-    plant(monkeypatch, aten._softmax_backward_data.default, 1.02)
-    args = (torch.randn(64, 8).requires_grad_(), torch.randn(64, 8) * 1e-41)
-    report = dort_compare.compare(Of(lambda x, g: (x.softmax(-1) * g).sum()), args, backward=True)
-    assert [cause.target for cause in report.causes] == ["aten._softmax_backward_data.default"]
+    plant(monkeypatch, aten.neg.default, 1.02)
+    report = dort_compare.compare(Of(lambda x: -(x * 1e-41)), (torch.randn(64, 8),))
+    assert [cause.target for cause in report.causes] == ["aten.neg.default"]
 
 
 def test_batch_norm_in_training_agrees():

@@ -1,0 +1,149 @@
+"""What the verdict says of a small member of each model type of transformers, forward and backward.
+
+    python benchmarks/zoo.py --jobs 2 --write docs/zoo.md
+
+Every type that transformers' ``AutoModel`` knows is made from its own configuration, with few layers, narrow, with
+random weights, and compared with eager: once in float32 and once in bfloat16 autocast. What ran in eager torch instead
+of ONNX Runtime is counted beside. No fault is planted: a verdict other than *agree* is a false alarm, or a finding.
+Where the verdict says that a model departs before ONNX, it is compiled once more with torch's own backend ``eager``,
+and the page says how far that lies from the plain model. A type is not made where its configuration does not fit
+together once it is small, is large all the same, or asks for inputs of a kind of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from coverage_workers import Result, Task, run_tasks, serve
+from pages import page, show
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from dort_compare import DortError, Report, compare
+
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+SECONDS = 300.0
+
+
+def measured(task: Task) -> Result:
+    """Of one type: why it is not ``made``, or by precision the verdict, values and calls that ran in eager torch."""
+    from zoo_models import NotMade, build  # noqa: PLC0415  (imports transformers, which only workers need)
+
+    (kind,) = task
+    try:
+        model, arguments = build(kind)
+    except NotMade as reason:
+        return {"not made": str(reason)}
+    parameters = sum(each.numel() for each in model.parameters())
+    found: Result = {"parameters": parameters}
+    for name, dtype in PRECISIONS.items():
+        torch.compiler.reset()
+        gc.collect()
+        try:
+            report = compare(model, (), arguments, backward=True, autocast=dtype)
+        except (DortError, RuntimeError, AssertionError) as error:
+            found[name] = {"verdict": f"{type(error).__name__}: {error}"}
+            continue
+        found[name] = {
+            "verdict": _verdict(report, model, arguments, dtype),
+            "values": sum(row.status != "unaligned" for row in report.rows),
+            "fallen back": Counter(fallback.target for fallback in report.fallbacks),
+        }
+    return found
+
+
+def _verdict(report: Report, model: nn.Module, arguments: dict[str, Any], dtype: torch.dtype | None) -> str:
+    if not report.causes:
+        return report.verdict
+    cause = report.causes[0]
+    if cause.phase != "eager":
+        return f"{report.verdict}: {cause.reason}"
+    torch.compiler.reset()
+    with torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None), torch.no_grad():
+        plain, compiled = (tree_leaves(each(**arguments)) for each in (model, torch.compile(model, backend="eager")))
+    pairs = [pair for pair in zip(plain, compiled, strict=True) if isinstance(pair[0], torch.Tensor)]
+    furthest = max((one.float() - other.float()).abs().max().item() for one, other in pairs)
+    return f'{report.verdict} before ONNX; torch.compile(backend="eager") lies {furthest:.2g} from plain'
+
+
+def rows(results: Iterable[tuple[Task, Result]]) -> Iterator[list[str]]:
+    """A line for every type that was made."""
+    for (kind,), result in results:
+        if "parameters" not in result:
+            continue
+        of = [result[name] for name in PRECISIONS]
+        back = Counter[str]()
+        for each in of:
+            back.update(each.get("fallen back", {}))
+        yield [
+            f"`{kind}`",
+            f"{result['parameters'] / 1e6:.2f}",
+            str(max(each.get("values", 0) for each in of)),
+            *(_cell(each["verdict"]) for each in of),
+            ", ".join(f"{number} `{target}`" for target, number in back.items()),
+        ]
+
+
+def _cell(text: str) -> str:
+    """The first line of a text, short, as a cell of a Markdown table holds it."""
+    line = " ".join(text.split())
+    return (line if len(line) <= 160 else f"{line[:160]} …").replace("|", "\\|")
+
+
+def summary(results: Iterable[tuple[Task, Result]]) -> str:
+    """How many types were made, how many agree, and why the others were not made."""
+    results = list(results)
+    made = [result for _, result in results if "parameters" in result]
+    agree = {name: sum(result[name]["verdict"] == "agree" for result in made) for name in PRECISIONS}
+    numbers = ", ".join(f"{number} agree in {name}" for name, number in agree.items())
+    others = [f"* `{kind}`: {_cell(result['not made'])}" for (kind,), result in results if "not made" in result]
+    lost = [f"* `{kind}`: {result['lost']}" for (kind,), result in results if "lost" in result]
+    parts = [f"Of {len(results)} types {len(made)} were made: {numbers}."]
+    parts += ["## Not finished", "\n".join(lost)] if lost else []
+    parts += ["## Not made", "\n".join(others)] if others else []
+    return "\n\n".join(parts) + "\n"
+
+
+COLUMNS = ["type", "million parameters", "values", *PRECISIONS, "calls in eager torch"]
+
+
+def main() -> None:
+    """Measures the types named, or all of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--types", nargs="+", help="only these")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
+    parser.add_argument("--write", type=Path, help="file for the page, beside the screen")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        torch.set_num_threads(1)
+        serve(measured)
+        return
+    from zoo_models import kinds  # noqa: PLC0415
+
+    tasks: list[Task] = [(kind,) for kind in options.types or kinds()]
+    results: list[tuple[Task, Any]] = []
+    for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):
+        results.append((task, result))
+        verdicts = [result[name]["verdict"] for name in PRECISIONS] if "parameters" in result else list(result.values())
+        print(*task, *verdicts, sep=" | ", flush=True)
+    results.sort()
+    versions = ("torch", "transformers", "onnxruntime-gpu")
+    text = page("The models of transformers", __doc__ or "", versions, COLUMNS, rows(results))
+    show(f"{text}\n{summary(results)}", options.write)
+
+
+if __name__ == "__main__":
+    main()
