@@ -85,12 +85,15 @@ def saved_values(graph: fx.Graph) -> set[fx.Node]:
     return saved - returned
 
 
-def without_tangent(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
-    """What a forward graph returns to the caller though its backward graph is given no gradient by it: a view that
-    torch makes anew outside, so that autograd goes back there."""
+def by_tangent(forward: fx.Graph, backward: fx.Graph) -> tuple[set[fx.Node], set[fx.Node]]:
+    """What a forward graph returns to the caller: the values by which its backward graph is given a gradient, and the
+    others."""
     given = {getattr(node.meta.get("desc"), "output", None) for node in backward.find_nodes(op="placeholder")}
-    returned = {value: each for value, each in _described(forward) if _result(each, ()).kind == "output"}
-    return {value for value, each in returned.items() if isinstance(value, fx.Node) and each not in given}
+    found: tuple[set[fx.Node], set[fx.Node]] = set(), set()
+    for value, each in _described(forward):
+        if isinstance(value, fx.Node) and _result(each, ()).kind == "output":
+            found[each not in given].add(value)
+    return found
 
 
 def _looked_up(descriptor: Any, given: Sequence[Role]) -> Role:

@@ -395,6 +395,23 @@ def test_a_wrong_gradient_is_named_beside_views_that_are_made_anew_outside(decom
     assert_named(compare(nn.Sequential(Block(), Encoder()), (torch.randn(2, 5, 8),), backward=True), "0.act")
 
 
+class Logged(nn.Module):
+    """Returns what a module in the middle made too, for a log: without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(8, 8), nn.ELU(), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.first(x)
+        return self.last(self.act(hidden)), hidden.detach()
+
+
+def test_a_view_that_is_returned_without_a_gradient_hides_no_departure(decompose: Any) -> None:
+    decompose(aten.elu_backward.default, wrong_elu_backward)
+    assert_named(compare(Logged(), (torch.randn(2, 5, 8),), backward=True), "act")
+
+
 def test_nested_tensors_between_modules_are_passed_over() -> None:
     """torch's fast path packs what is padded, in plain eager alone."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from dort_compare.descriptors import saved_values, without_tangent
+from dort_compare.descriptors import by_tangent, saved_values
 from dort_compare.views import history
 
 Level = tuple[str, str]
@@ -73,9 +73,15 @@ def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
 
 
 def regenerated(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
-    """Views on the way to an output that torch makes of their base, outside: it is there that autograd goes back, and
-    the backward graph has the gradients by them but in part."""
-    return {view for node in without_tangent(forward, backward) for view in history(node)[0]}
+    """Views on the way to an output that torch makes anew outside of the graphs, of an input or of what it is given the
+    gradient by instead: autograd goes back there, and the backward graph has the gradients by them but in part."""
+    given, others = by_tangent(forward, backward)
+    found: set[fx.Node] = set()
+    for output in others:
+        views, sources = history(output)
+        if any(source in given or source.op == "placeholder" for source in sources):
+            found |= views
+    return found
 
 
 def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.Node]:

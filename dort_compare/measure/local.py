@@ -58,9 +58,9 @@ def local_error(
     Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
     (`growth`), what may be lost below the smallest normal number on the way, and twice the error of torch's own kernel.
     Where that one errs by more than eight times all this, and by more than its operands hold, it is torch that departs.
-    NaN, inf, dtypes and shapes that differ are never
-    noise. Integers and booleans may differ only where a rounding of half-precision operands decides: ONNX Runtime
-    computes those in float32; and where equal elements are sorted, whose order torch leaves open.
+    NaN, inf, dtypes and shapes that differ are never noise. Integers and booleans may differ only where a rounding of
+    half-precision operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose
+    order torch leaves open.
     """
     if whole.finding or whole.max_abs is None:
         return LocalError(whole, 0.0, whole.equal)
@@ -107,7 +107,7 @@ def _against_float64(
     is_rounded = torch_error > 0 or expected.dtype == torch.float64  # what is only taken, as by a gather, is not
     many = terms(of.replay, of.node, exact) if is_rounded else 1
     floor = rounding_of_sum(expected.dtype, scale, many) + _sensitivity(of, exact, expected.dtype, many)
-    floor += growth(many) * _underflow(of)
+    floor += growth(many) * _underflow(of) if is_rounded else 0.0
     torch_may = max(_TORCH_MAY * floor, _of_operands(of, expected.dtype) * scale)
     torch_departs = torch_error > torch_may
     floor += 2 * min(torch_error, torch_may)
@@ -133,15 +133,18 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, many: int)
 
 
 def _underflow(of: _Exact) -> float:
-    """What a kernel may lose that goes through numbers below float32's smallest normal one, told by what it may still
-    multiply them by: the largest of its operands. Nothing for one op that works element by element.
+    """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
+
+    It is told by what may still multiply them: the largest operand, but for what is a mask. Nothing for one op that
+    works element by element.
 
     Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do.
     """
     if _is_one_element_by_element(of):
         return 0.0
-    single = torch.finfo(torch.float32)
-    return single.smallest_normal * max(1.0, of.replay.magnitude(_EXTREME * single.max))
+    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
+    smallest = min(torch.finfo(dtype).smallest_normal for dtype in (coarse, torch.float32))
+    return smallest * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
 
 
 def _of_operands(of: _Exact, dtype: torch.dtype) -> float:

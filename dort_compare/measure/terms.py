@@ -12,6 +12,10 @@ from dort_compare.trace import Replay
 
 aten = torch.ops.aten
 _RUNNING = (aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
+_PRODUCTS = (
+    *(aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default),
+    *(aten.convolution.default, aten.convolution_backward.default),
+)
 _IN_PRODUCTS = 256
 """ONNX Runtime (1.31) adds up so many terms of a matrix product one after another, then the next so many: of equal
 terms it errs by 16, 29 and 58 unit roundoffs where there are 64, 128 and 256, and by 59 and 65 of 1024 and 16384."""
@@ -27,18 +31,20 @@ def terms(replay: Replay, node: fx.Node, exact: torch.Tensor) -> int:
         dim = node.args[1] if len(node.args) > 1 else node.kwargs["dim"]
         return exact.shape[int(dim)]  # type: ignore[arg-type]
     numel = max(exact.numel(), 1)
-    return max(replay.largest() // numel, min(_multiplied(node) // numel, _IN_PRODUCTS))
+    return max(replay.largest() // numel, min(_multiplied(replay, node, exact) // numel, _IN_PRODUCTS))
 
 
-def _multiplied(node: fx.Node) -> int:
+def _multiplied(replay: Replay, node: fx.Node, exact: torch.Tensor) -> int:
     """How often a matrix product or a convolution multiplies, by torch's counts of what each adds and multiplies."""
     made, position = node, None
     if node.target is operator.getitem:
         made, position = node.args  # type: ignore[assignment]
-    count = flop_registry.get(getattr(made.target, "overloadpacket", None))
-    if count is None:
+    arguments = replay.arguments(made) if made.target in _PRODUCTS else None
+    if arguments is None:
         return 0
-    args, kwargs = fx.map_arg((made.args, made.kwargs), lambda each: each.meta.get("val"))
+    args, kwargs = arguments
     if made.target is aten.convolution_backward.default:
         args = (*args[:-1], [i == position for i in range(3)])
-    return int(count(*args, **kwargs, out_val=made.meta["val"])) // 2
+    count = flop_registry[made.target.overloadpacket]  # type: ignore[union-attr]
+    multiplied = count(*args, **kwargs, out_val=(exact,) * 3 if position is not None else exact) // 2
+    return multiplied // args[9] if position == 1 else multiplied  # each group's weights are counted for all groups

@@ -60,8 +60,9 @@ class Replay:
         return max((number for number in numbers if isinstance(number, int)), default=0)
 
     def magnitude(self, below: float) -> float:
-        """The largest size of the floating numbers ``below`` a limit that it was given; 0 where there are none."""
-        sizes = (value.abs() for value in self._values.values() if _is_floating(value))
+        """The largest absolute value among the floating numbers that it was given, of those ``below`` a limit; 0 where
+        there are none."""
+        sizes = (value.double().abs() for value in self._values.values() if _is_floating(value))
         return max((float(size.masked_fill(~(size < below), 0).max()) for size in sizes if size.numel()), default=0.0)
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
@@ -76,6 +77,15 @@ class Replay:
         finally:
             self._made = {}
         return value if isinstance(value, torch.Tensor) else None
+
+    def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What ``node`` is called with; None where an operand is unknown, or made by a chain."""
+        self._change = None
+        try:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
+        except REFUSALS:
+            return None
+        return args, kwargs
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         """The tensors that it was given, and what torch has traced of those that a chain makes in between."""
@@ -108,7 +118,7 @@ class Replay:
         if node.name not in self._values:
             raise _UnknownError(node.name)
         value = self._values[node.name]
-        if self._change and isinstance(value, torch.Tensor) and value.is_floating_point():
+        if self._change and _is_floating(value):
             return self._change(value)
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value

@@ -10,7 +10,7 @@ def spacing(value: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
 
     Epsilon times the element; below the smallest normal number of the dtype that reaches lower, epsilon times that: the
     numbers there lie as far apart as just above it (Higham, Accuracy and Stability of Numerical Algorithms, 2.1).
-    Half of the element at most, so that none becomes zero; nothing for zero, infinity and NaN.
+    Half of the element at most, so that no one step leads to zero; nothing for zero, infinity and NaN.
     """
     size = value.double().abs().nan_to_num(0, 0)
     lowest = min(torch.finfo(dtype).smallest_normal for dtype in (precision, value.dtype))

@@ -284,6 +284,35 @@ def test_products_below_the_smallest_normal_number_may_be_made_before_others(siz
     assert report.verdict == "agree", str(report)
 
 
+def product_is_noise(a: Tensor, b: Tensor, factor: float) -> bool:
+    """Whether a product that is too large by ``factor`` is taken for noise."""
+    (node,) = make_fx(torch.mm)(a, b).graph.find_nodes(op="call_function", target=aten.mm.default)
+    right = a @ b
+    replay = Replay({node.args[0].name: a, node.args[1].name: b})
+    return local_error(replay, node, right, right * factor, distance(right, right * factor)).is_noise
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-25), (torch.float32, 1e-18), (torch.bfloat16, 1e-17)])
+def test_a_fault_in_small_products_is_seen(dtype, size):
+    a, b = (torch.rand(8, 8, generator=torch.Generator().manual_seed(i), dtype=dtype) * size for i in range(2))
+    assert not product_is_noise(a, b, 1.5)
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e30, -1e37, torch.finfo(torch.float32).min])
+def test_a_fault_in_small_products_beside_a_mask_is_seen(mask):
+    a, b = (torch.rand(8, 8, generator=torch.Generator().manual_seed(i)) * 1e-4 for i in range(2))
+    a[0, 0] = mask
+    assert not product_is_noise(a, b.index_fill(0, torch.tensor(0), 0.0), 1.5)
+
+
+def test_what_is_taken_from_beside_large_numbers_is_not_multiplied_by_them():
+    table, place = torch.tensor([1e8, 1e-31, 2e-31]), torch.tensor([1, 2])
+    (node,) = make_fx(lambda t, i: t[i])(table, place).graph.find_nodes(op="call_function", target=aten.index.Tensor)
+    replay = Replay({"t_1": table, "i_1": place})
+    right, wrong = table[place], table[place] * 3
+    assert not local_error(replay, node, right, wrong, distance(right, wrong)).is_noise
+
+
 @pytest.mark.parametrize("error", [0.5, 1.0])
 def test_products_below_the_smallest_normal_number_may_be_taken_for_zero(error):
     a, b = (torch.rand(8, 8, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(2))

@@ -11,10 +11,11 @@ DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [1.0, 3e-4, 1e-7, 1e-39, 1e-41])
+@pytest.mark.parametrize("size", [1e4, 100.0, 1.0, 0.1, 0.02])
 def test_it_reaches_the_neighbour_and_not_far_beyond(dtype: torch.dtype, size: float) -> None:
-    value = torch.linspace(1, 2, 64, dtype=torch.float64).mul(size).to(dtype)
-    value = torch.cat([value[value != 0], -value[value != 0]])
+    """Sizes are in smallest normal numbers."""
+    value = torch.linspace(1, 2, 64, dtype=torch.float64).mul(size * torch.finfo(dtype).smallest_normal).to(dtype)
+    value = torch.cat([value, -value])
     away = torch.nextafter(value, value.sign() * torch.inf).double() - value.double()
     found = spacing(value, dtype)
     assert found.dtype == torch.float64
