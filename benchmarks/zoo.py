@@ -16,6 +16,7 @@ import argparse
 import gc
 import logging
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -33,6 +34,7 @@ from dort_compare import Report, compare
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 SECONDS = 300.0
+_FOLDERS = re.compile(r"/[\w.-]+/[\w./-]*/")
 
 
 def measured(task: Task) -> Result:
@@ -97,8 +99,8 @@ def rows(results: Iterable[tuple[Task, Result]]) -> Iterator[list[str]]:
 
 
 def _cell(text: str) -> str:
-    """The first line of a text, short, as a cell of a Markdown table holds it."""
-    line = " ".join(text.split())
+    """A text in one line, short and without folders, as a cell of a Markdown table holds it."""
+    line = _FOLDERS.sub("", " ".join(text.split()))
     return (line if len(line) <= 160 else f"{line[:160]} …").replace("|", "\\|")
 
 
