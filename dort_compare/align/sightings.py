@@ -89,6 +89,7 @@ class Lookout:
         self._roots: dict[TracedGraph, str] = {}
         self._traced: dict[TracedGraph, list[TracedCall]] = {}
         self._incoming: dict[TracedGraph, Mapping[int, list[fx.Node]]] = {}
+        self._in_part: dict[TracedGraph, set[fx.Node]] = {}
         self._open: dict[str | None, list[tuple[GraphCall, TracedGraph, list[_Begun]]]] = defaultdict(list)
 
     @contextmanager
@@ -137,11 +138,12 @@ class Lookout:
         if not self._open[graph.compile_id]:
             return shows
         run, forward, begun = self._open[graph.compile_id].pop()
-        in_part = regenerated(forward.graph_module.graph, graph.graph_module.graph)
+        if graph not in self._in_part:
+            self._in_part[graph] = regenerated(forward.graph_module.graph, graph.graph_module.graph)
         for traced, call in begun:
             for result in traced.exits:
                 found = self._incoming[graph].get(result.meta.get("seq_nr", -1), ())
-                is_firm = bool(found) and result not in in_part
+                is_firm = bool(found) and result not in self._in_part[graph]
                 for node in found or passed_on(result, self._incoming[graph]):
                     shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, is_firm))
         return shows

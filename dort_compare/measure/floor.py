@@ -38,6 +38,11 @@ def rounding(dtype: torch.dtype) -> float:
     return _ROUNDINGS[dtype] * torch.finfo(dtype).eps / 2 if dtype in _ROUNDINGS else 0.0
 
 
+def smallest_normal(dtype: torch.dtype) -> float:
+    """The smallest normal number of a floating dtype, or of float32, in which half precision is computed."""
+    return min(torch.finfo(each).smallest_normal for each in (dtype, torch.float32))
+
+
 def rounding_of(dtype: torch.dtype, scale: float) -> float:
     """What the rounding of one op may add to a floating result whose largest element is ``scale``, in its unit.
 
@@ -76,7 +81,7 @@ def noise_floor(precision: torch.dtype | None, scale: float, reference_error: fl
     """
     if precision is None:
         return 0.0
-    scale = max(scale, min(torch.finfo(dtype).smallest_normal for dtype in (precision, torch.float32)))
+    scale = max(scale, smallest_normal(precision))
     allowed = _RELATIVE[precision] * scale
     if reference_error is None:
         return allowed

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.measure.edge import is_on_the_edge
-from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum
+from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum, smallest_normal
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.shake import shake
 from dort_compare.measure.terms import terms
@@ -143,8 +143,7 @@ def _underflow(of: _Exact) -> float:
     if _is_one_element_by_element(of):
         return 0.0
     coarse = coarsest(list(of.replay.dtypes())) or torch.float32
-    smallest = min(torch.finfo(dtype).smallest_normal for dtype in (coarse, torch.float32))
-    return smallest * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
+    return smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
 
 
 def _of_operands(of: _Exact, dtype: torch.dtype) -> float:
