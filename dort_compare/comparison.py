@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -31,6 +32,7 @@ from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.kept import HALF
 from dort_compare.trace.modules import Call
 
 
@@ -101,13 +103,15 @@ def _compare(
     beside: Mapping[str, Any],
     waiting: Waiting,
 ) -> Comparison:
-    waiting.stage("the model in float64")
-    exact = run_in_float64(model, call)  # takes the most memory: before any inputs of graphs are kept
+    precision = precision_of(model, call)
+    exact = functools.cache(lambda: run_in_float64(model, call))
+    if precision in HALF:
+        waiting.stage("the model in float64")
+        exact()  # takes the most memory: before any inputs of graphs are kept
     waiting.stage("eager")
     modules = EagerModules(model)
     with modules.watching():
         eager = run_module(model, dict(model.named_parameters()), call)
-    precision = precision_of(model, call)
     others: list[OutcomeRow] = []
     for name, other in beside.items():
         waiting.stage(f"compiling, and the model compiled by {name}")

@@ -15,10 +15,14 @@ from safetensors import safe_open
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from dort_compare import DebugBackend, Report, compare
+from dort_compare import DebugBackend, Report, compare, comparison
 from dort_compare.comparison import compare_with
 from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
-from dort_compare.trace.modules import Call
+from dort_compare.lowering import registered, registry
+from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.modules import Call, Outcome, run_module
+
+aten = torch.ops.aten
 
 
 def mlp() -> nn.Module:
@@ -82,7 +86,7 @@ class Shared(nn.Module):
 def test_what_a_model_shares_stays_shared_and_as_it_was() -> None:
     model = Shared()
     weight, before = model.first.weight, {name: value.clone() for name, value in model.state_dict().items()}
-    report = compare(model, (torch.randn(2, 3),), backward=True)
+    report = compare(model, (torch.randn(2, 3),), backward=True, autocast=torch.bfloat16)
     assert report.verdict == "agree", str(report)
     assert all(row.torch_vs_float64 is not None for row in report.outputs)
     assert model.first.weight is weight
@@ -111,12 +115,34 @@ class Counting(nn.Module):
 def test_what_a_model_writes_in_place_is_as_before_and_two_names_are_one_parameter() -> None:
     model = Counting()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    report = compare(model, (torch.randn(5, 3),), backward=True)
+    call = Call((torch.randn(5, 3),), backward=True)
+    report = compare(model, call.args, backward=True)
     assert report.verdict == "agree", str(report)
+    exact = run_in_float64(model, call).gradients
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    errors = [row.torch_vs_float64 for row in report.outputs if row.kind == "gradient"]
-    assert errors
-    assert all(error is not None and error < 1e-4 for error in errors)
+    gradients = run_module(model, dict(model.named_parameters()), call).gradients
+    assert gradients.keys() == exact.keys()
+    assert all((gradients[name] - exact[name]).abs().max() < 1e-4 for name in exact)
+
+
+@pytest.mark.parametrize(("autocast", "fault", "runs"), [(None, 0.0, 0), (None, 0.01, 1), (torch.bfloat16, 0.0, 1)])
+def test_the_model_runs_in_float64_once_where_it_decides(
+    autocast: torch.dtype | None, fault: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def counted(model: nn.Module, call: Call) -> Outcome:
+        calls.append(call)
+        return run_in_float64(model, call)
+
+    monkeypatch.setattr(comparison, "run_in_float64", counted)
+    silu = registered()[aten.silu.default]
+    if fault:
+        monkeypatch.setitem(registry._TABLE, aten.silu.default, lambda op, x: op.Mul(silu(op, x), 1 + fault))
+    report = compare(mlp(), (torch.randn(5, 3),), backward=True, autocast=autocast)
+    assert report.verdict == ("diverge" if fault else "agree"), str(report)
+    assert len(calls) == runs
+    assert all((row.onnx_vs_float64 is not None) == bool(runs) for row in report.outputs)
 
 
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16])
@@ -145,7 +171,7 @@ def test_the_loss_is_the_callers() -> None:
         return output.square().mean()
 
     assert compare(mlp(), (torch.randn(5, 3),), backward=True, loss=loss).verdict == "agree"
-    assert [output.dtype for output in seen] == [torch.float64, *[torch.float32] * 3]
+    assert [output.dtype for output in seen] == [torch.float32] * 3
 
 
 def test_nothing_of_the_callers_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

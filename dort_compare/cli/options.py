@@ -14,7 +14,7 @@ PARTS = ("attention", "decoder", "model")
 SOURCES = ("native", "hf")
 EXPORTERS = ("native", "torch")
 ENGINES = ("ort", "reference")
-MEMORY = 64
+MEMORY = 32
 MOST_VERBOSE = 3
 """The choices of the rooms below, which import torch; a test holds them to be the same."""
 

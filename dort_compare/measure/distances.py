@@ -40,6 +40,12 @@ class Distance:
     cosine: float | None = None
     worst: tuple[int, ...] | None = None
 
+    @classmethod
+    def none(cls, numel: int, scale: Number) -> Distance:
+        """The distance of equal tensors of so many elements, the largest of them ``scale``."""
+        cosine = 1.0 if scale else None
+        return cls(True, None, numel, 0, max_abs=0, mean_abs=0.0, scale=scale, max_rel=0.0, cosine=cosine)
+
     def to_json(self) -> dict[str, object]:
         """The fields as strict JSON: infinity is the string "inf", None (not measured) is null; NaN never occurs."""
         fields = {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}

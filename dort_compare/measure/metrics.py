@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from dort_compare.measure.blocks import Floats, Workspace, blocks, finite_extent
@@ -19,12 +20,23 @@ BLOCK = 2**17  # elements measured together: 1 MiB for each float64 copy of a bl
 @dataclass(frozen=True)
 class Measured:
     """The distances from `expected` of what ONNX made of its own earlier values and (None: not given) of the
-    reference's operands, and max |exact - value| of `expected` and of the former (None: not given, or no float)."""
+    reference's operands, and max |exact - value| of `expected` and of the former (None: not given, or no float).
+    `shape` is that of `expected`."""
 
+    shape: tuple[int, ...]
     inherited: Distance
     local: Distance | None
     torch_vs_float64: Number | None
     onnx_vs_float64: Number | None
+
+    def shown(self, shape: tuple[int, ...], *, has_local: bool) -> Measured:
+        """What would be measured of the same elements in another shape, of which `local`, if any, is equal."""
+        whole, worst = self.inherited, self.inherited.worst
+        if worst is not None:
+            place = np.ravel_multi_index(worst, self.shape) if worst else 0
+            whole = replace(whole, worst=tuple(map(int, np.unravel_index(place, shape))))
+        local = Distance.none(whole.numel, whole.scale or 0) if has_local else None
+        return Measured(shape, whole, local, self.torch_vs_float64, self.onnx_vs_float64)
 
 
 def distance(expected: torch.Tensor, got: torch.Tensor) -> Distance:
@@ -77,7 +89,7 @@ def measure(
     else:
         found = [distance(expected, other) for other in others]
         errors = [None if exact is None else deviation(exact, value) for value in (expected, own)]
-    return Measured(found[0], found[1] if len(found) > 1 else None, errors[0], errors[1])
+    return Measured(tuple(expected.shape), found[0], found[1] if len(found) > 1 else None, errors[0], errors[1])
 
 
 def _of_floats(

@@ -15,9 +15,10 @@ from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
+from dort_compare.trace.passages import are_same_elements
 from dort_compare.trace.replay import Replay, chain_to
 
-MEMORY = 64
+MEMORY = 32
 """MiB of torch's values in one window: each is held five times while they are compared."""
 _STEPS = 64
 
@@ -30,6 +31,7 @@ class Executed:
     ``local`` of torch's, once for each repeat; an error stands where ONNX Runtime cannot run the nodes on those. A step
     that no ONNX value stands for has none, and one whose ONNX value stands for an earlier step that it does not read
     has no ``local``. ``fused`` repeats by torch what ``local`` did, where ONNX nodes of several steps may be one.
+    ``shows`` is an operand, by FX name, whose elements torch and ONNX both only show again, if in another shape.
     """
 
     step: Step
@@ -37,6 +39,7 @@ class Executed:
     own: torch.Tensor | None = None
     local: Sequence[torch.Tensor | ExecutionError] = ()
     fused: Replay | None = None
+    shows: str | None = None
 
     @property
     def replay(self) -> Replay:
@@ -99,11 +102,19 @@ def executions(
                 continue
             name = named[fx_node]
             if first[name] == fx_node:
-                yield Executed(step, name, theirs[name], [found[name] for found in alone], fused.get(name))
+                again = [found[name] for found in alone]
+                yield Executed(step, name, theirs[name], again, fused.get(name), _shows(step, plain, parts))
             else:
                 before = next((value for read, value in step.operands.items() if plain.get(read) == name), None)
                 yield Executed(step, name, theirs[name], [] if before is None else [before])
         del window, steps, step, theirs, alone, fused  # before the next window is made
+
+
+def _shows(step: Step, stands_for: Mapping[str, str], parts: Parts) -> str | None:
+    root = parts.root(stands_for[step.node.name])
+    like = (n for n, value in step.operands.items() if isinstance(value, torch.Tensor) and n in stands_for)
+    same = (n for n in like if are_same_elements(step.value, step.operands[n]) and parts.root(stands_for[n]) == root)
+    return next(same, None)
 
 
 def _replay(

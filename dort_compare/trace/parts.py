@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -18,6 +19,7 @@ from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.captures import reads_of, rename_made, rename_read
 from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.passages import shown_by
 from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
@@ -26,6 +28,17 @@ _SEQUENCES = {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceIn
 
 _MADE_HERE = "/made"
 """Tells what a part makes from the value of the same name that it is fed."""
+_SHAPE = "/shape"
+"""Tells the shape of a value from it."""
+Apart = Mapping[int, Set[str]]
+"""By the place of a node, the names that it is fed also where another node makes them."""
+
+
+class _Shown(NamedTuple):
+    """A value that stands behind others, computed in a part or fed to it."""
+
+    root: str
+    is_fed: bool
 
 
 class Parts:
@@ -80,17 +93,22 @@ class Parts:
             waiting.extend(self.producers[name] for name in reads if name in self.producers)
         return sorted(found)
 
+    def root(self, name: str) -> str:
+        """The value whose elements, in their order, the value ``name`` has: it may show them in another shape."""
+        return self._behind(name, range(len(self.nodes)), {}).root
+
     def run(
         self,
         nodes: Sequence[int],
         fetch: Sequence[str],
         feeds: Mapping[str, torch.Tensor],
-        apart: Mapping[int, Set[str]] = MappingProxyType({}),
+        apart: Apart = MappingProxyType({}),
         repeats: int = 1,
     ) -> list[dict[str, torch.Tensor]]:
         """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``, as often as asked.
 
-        A node is fed the names that ``apart`` holds for it also where another of the nodes makes them.
+        A node is fed the names that ``apart`` holds for it also where another of the nodes makes them. Of what only
+        shows another value ONNX Runtime tells the shape, and it shares that one's memory.
 
         Raises ExecutionError where ONNX Runtime refuses the nodes or fails.
         """
@@ -104,14 +122,41 @@ class Parts:
         missing = [name for name in read if name not in given and name not in self.constants]
         if missing:
             raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
-        outputs = {renamed.get(name, name): self.device for name in fetch}
+        shown = self._shown(fetch, nodes, given, apart)
+        computed = dict.fromkeys([name for name in fetch if name not in shown])
+        computed |= dict.fromkeys(at.root for at in shown.values() if not at.is_fed)
+        outputs = {renamed.get(name, name): self.device for name in computed}
+        outputs |= {renamed.get(name, name) + _SHAPE: torch.device("cpu") for name in shown}
         model = self._model(nodes, given, small, outputs)
         for i, node in zip(nodes, model.graph.node, strict=True):
             rename_made(node, renamed)
             rename_read(node, {n: renamed[n] for n in self.reads[i] if n in renamed and n not in apart.get(i, ())})
+        for name in (renamed.get(name, name) for name in shown):
+            model.graph.node.append(onnx.helper.make_node("Shape", [name], [name + _SHAPE]))
         is_ort = self.engine == "ort"
         session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
-        return [dict(zip(fetch, session.run(given, outputs), strict=True)) for _ in range(repeats)]
+        runs = (dict(zip([*computed, *shown], session.run(given, outputs), strict=True)) for _ in range(repeats))
+        return [{name: _value(name, found, given, shown) for name in fetch} for found in runs]
+
+    def _shown(
+        self, names: Iterable[str], nodes: Sequence[int], given: Collection[str], apart: Apart
+    ) -> dict[str, _Shown]:
+        """Which of ``names`` only show a value that ``nodes`` compute or are ``given``."""
+        here = frozenset(nodes)
+        found = {name: self._behind(name, here, apart) for name in names}
+        return {n: at for n, at in found.items() if at.root != n and (at.root in given or not at.is_fed)}
+
+    def _behind(self, name: str, nodes: Container[int], apart: Apart) -> _Shown:
+        """What ``nodes`` show as ``name``."""
+        last = len(self.nodes)  # a node reads what earlier ones make, or the model is none
+        while last > (i := self.producers.get(name, -1)) in nodes and name not in self.untensored:
+            source, last = shown_by(self.nodes[i]), i
+            if source is None:
+                break
+            name = source
+            if source in apart.get(i, ()):
+                return _Shown(name, is_fed=True)
+        return _Shown(name, is_fed=i not in nodes)
 
     @cached_property
     def _settings(self) -> SessionSettings:
@@ -144,6 +189,16 @@ class Parts:
         graph.initializer.extend(constants)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
         return model
+
+
+def _value(
+    name: str, found: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor], shown: Mapping[str, _Shown]
+) -> torch.Tensor:
+    """What a run ``found`` of a value, the shape of one that is only ``shown``, as a tensor."""
+    if name not in shown:
+        return found[name]
+    root, is_fed = shown[name]
+    return (given if is_fed else found)[root].detach().reshape(found[name].tolist())
 
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:

@@ -15,6 +15,7 @@ from dort_compare.compiled import graph_run
 from dort_compare.errors import ExecutionError
 from dort_compare.trace import onnx_values
 from dort_compare.trace.executions import executions
+from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
@@ -165,6 +166,52 @@ def test_a_failing_node_does_not_take_the_others_of_its_window_along() -> None:
     (found,) = local.values(["a", "c"])
     torch.testing.assert_close(found["a"], X.exp())
     assert isinstance(found["c"], ExecutionError)
+
+
+SHOWN = """g (float[2, 3] x) => (float[3, 2] e) <int64[1] flat = {6}, int64[2] again = {0, -1}> {
+    a = Exp(x)
+    b = Reshape(a, flat)
+    c = Identity(b)
+    d = Neg(c)
+    k = Identity(flat)
+    e = Reshape(d, again)
+}"""
+PAGE = torch.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("engine", ["ort", "reference"])
+def test_what_only_shows_another_value_shares_its_memory(engine: EngineName) -> None:
+    model = parts(SHOWN)
+    model.engine = engine
+    whole = model.run(range(6), list("abcdke"), {"x": PAGE})[0]
+    torch.testing.assert_close(whole["c"], PAGE.exp().flatten())
+    assert whole["a"].data_ptr() == whole["b"].data_ptr() == whole["c"].data_ptr()
+    assert whole["d"].data_ptr() == whole["e"].data_ptr() != whole["a"].data_ptr()
+    assert (whole["e"].shape, whole["k"].tolist()) == ((6, 1), [6])
+    (last,) = model.run([2], ["c"], {"b": PAGE})
+    assert torch.equal(last["c"], PAGE)
+    assert [model.root(name) for name in "abcde"] == ["a", "a", "a", "d", "d"]
+
+
+def test_what_is_shown_is_what_its_node_is_fed() -> None:
+    """Also where another node makes a value of that name, and where it is transposed, or a parameter."""
+    given = {"a": PAGE.t().contiguous().t().requires_grad_(), "b": -PAGE.flatten(), "c": PAGE.flatten() + 1}
+    local = LocalRun(parts(SHOWN), {"x": PAGE}, list("abcde"))
+    for name, value in given.items():
+        local.give(name, value)
+    (found,) = local.values(["a", "b", "c", "d"])
+    torch.testing.assert_close(found["a"], PAGE.exp())
+    assert torch.equal(found["b"], PAGE.flatten())
+    assert not found["b"].requires_grad
+    assert torch.equal(found["c"], given["b"])
+    assert torch.equal(found["d"], -given["c"])
+
+
+def test_a_circle_is_refused() -> None:
+    model = parts("g (float[3] x) => (float[3] a) { a = Identity(b)  b = Identity(a) }")
+    model.root("a")
+    with pytest.raises(ExecutionError, match="ONNX Runtime failed"):
+        model.run([0, 1], ["a"], {})
 
 
 def test_a_missing_input_is_named() -> None:
