@@ -13,6 +13,7 @@ together once it is small, is large all the same, or asks for inputs of a kind o
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
 import logging
 import os
@@ -137,7 +138,12 @@ def main() -> None:
         return
     from zoo_models import kinds  # noqa: PLC0415
 
-    tasks: list[Task] = [(kind,) for kind in options.types or kinds()]
+    known = kinds()
+    for kind in options.types or ():
+        if kind not in known:
+            near = difflib.get_close_matches(kind, known, 1, 0)[0]
+            parser.error(f"transformers' AutoModel knows no type {kind!r}; the nearest name is {near!r}")
+    tasks: list[Task] = [(kind,) for kind in options.types or known]
     results: list[tuple[Task, Any]] = []
     for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):
         results.append((task, result))

@@ -18,7 +18,8 @@ _PRODUCTS = (
 )
 _IN_PRODUCTS = 256
 """ONNX Runtime (1.31) adds up so many terms of a matrix product one after another, then the next so many: of equal
-terms it errs by 16, 29 and 58 unit roundoffs where there are 64, 128 and 256, and by 59 and 65 of 1024 and 16384."""
+terms it errs by 28 and 51 unit roundoffs where there are 128 and 256, and by 59 to 69 where there are up to 32768
+(benchmarks/roundoffs.py)."""
 
 
 def terms(replay: Replay, node: fx.Node, exact: torch.Tensor) -> int:
