@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 
 _FEW = 2**15  # elements
-_MATRIX = 2**20  # elements; torch transposes whole matrices several times as fast as a few of their rows
 
 
 def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterator[tuple[int, Sequence[torch.Tensor]]]:
@@ -18,8 +17,6 @@ def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterat
     The cut runs along the leading dimensions, so that a strided or expanded tensor is copied a block at a time.
     """
     first = tensors[0]
-    if first.dim() == 2 and first.numel() <= _MATRIX:
-        tensors = [tensor.contiguous() for tensor in tensors]
     if first.numel() <= size:
         if first.numel():
             yield start, tensors
