@@ -3,9 +3,8 @@
     python benchmarks/zoo.py --jobs 2 --write docs/zoo.md
 
 Every type that transformers' ``AutoModel`` knows is made from its own configuration, with few layers, narrow, with
-random weights, and compared with eager: in float32, in bfloat16 autocast, and in float32 in training mode, where
-dropout draws and batch norms count. What ran in eager torch instead of ONNX Runtime is counted beside. No fault is
-planted: a verdict other than *agree* is a false alarm, or a finding.
+random weights, and compared with eager: once in float32 and once in bfloat16 autocast. What ran in eager torch instead
+of ONNX Runtime is counted beside. No fault is planted: a verdict other than *agree* is a false alarm, or a finding.
 Where the verdict says that a model departs before ONNX, it is compiled once more with torch's own backend ``eager``,
 and the page says how far that lies from the plain model. A type is not made where its configuration does not fit
 together once it is small, is large all the same, or asks for inputs of a kind of its own.
@@ -22,7 +21,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,13 @@ from torch.utils._pytree import tree_leaves
 
 from dort_compare import Report, compare
 
-WAYS = {"float32": (None, False), "bfloat16": (torch.bfloat16, False), "training": (None, True)}
-"""By name, the dtype of autocast and whether the model is in training mode."""
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 SECONDS = 300.0
 _FOLDERS = re.compile(r"/[\w.-]+/[\w./-]*/")
 
 
 def measured(task: Task) -> Result:
-    """Of one type: why it is not ``made``, or by way the verdict, values and calls that ran in eager torch."""
+    """Of one type: why it is not ``made``, or by precision the verdict, values and calls that ran in eager torch."""
     from zoo_models import NotMade, build  # noqa: PLC0415  (imports transformers, which only workers need)
 
     (kind,) = task
@@ -51,10 +49,9 @@ def measured(task: Task) -> Result:
         return {"not made": str(reason)}
     parameters = sum(each.numel() for each in model.parameters())
     found: Result = {"parameters": parameters}
-    for name, (dtype, in_training) in WAYS.items():
+    for name, dtype in PRECISIONS.items():
         torch.compiler.reset()
         gc.collect()
-        model.train(in_training)
         try:
             report = compare(model, (), arguments, backward=True, autocast=dtype)
             verdict = _verdict(report, model, arguments, dtype)
@@ -77,16 +74,11 @@ def _verdict(report: Report, model: nn.Module, arguments: dict[str, Any], dtype:
         return f"{report.verdict}: {cause.reason}"
     torch.compiler.reset()
     with torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None), torch.no_grad():
-        plain, compiled = (_leaves(each, arguments) for each in (model, torch.compile(model, backend="eager")))
+        plain, compiled = (tree_leaves(each(**arguments)) for each in (model, torch.compile(model, backend="eager")))
     pairs = [pair for pair in zip(plain, compiled, strict=True) if isinstance(pair[0], torch.Tensor)]
     gaps = [(one.float() - other.float()).abs().max() for one, other in pairs]
     furthest = torch.stack(gaps).max().item()  # NaN where one has NaN
     return f'{report.verdict} before ONNX; torch.compile(backend="eager") lies {furthest:.2g} from plain'
-
-
-def _leaves(model: Callable[..., Any], arguments: dict[str, Any]) -> list[Any]:
-    torch.manual_seed(0)
-    return tree_leaves(model(**arguments))
 
 
 def rows(results: Iterable[tuple[Task, Result]]) -> Iterator[list[str]]:
@@ -94,7 +86,7 @@ def rows(results: Iterable[tuple[Task, Result]]) -> Iterator[list[str]]:
     for (kind,), result in results:
         if "parameters" not in result:
             continue
-        of = [result[name] for name in WAYS]
+        of = [result[name] for name in PRECISIONS]
         back = Counter[str]()
         for each in of:
             back.update(each.get("fallen back", {}))
@@ -117,7 +109,7 @@ def summary(results: Iterable[tuple[Task, Result]]) -> str:
     """How many types were made, how many agree, and why the others were not made."""
     results = list(results)
     made = [result for _, result in results if "parameters" in result]
-    agree = {name: sum(result[name]["verdict"] == "agree" for result in made) for name in WAYS}
+    agree = {name: sum(result[name]["verdict"] == "agree" for result in made) for name in PRECISIONS}
     numbers = ", ".join(f"{number} agree in {name}" for name, number in agree.items())
     others = [f"* `{kind}`: {_cell(result['not made'])}" for (kind,), result in results if "not made" in result]
     lost = [f"* `{kind}`: {result['lost']}" for (kind,), result in results if "lost" in result]
@@ -127,7 +119,7 @@ def summary(results: Iterable[tuple[Task, Result]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-COLUMNS = ["type", "million parameters", "values", *WAYS, "calls in eager torch"]
+COLUMNS = ["type", "million parameters", "values", *PRECISIONS, "calls in eager torch"]
 
 
 def main() -> None:
@@ -155,7 +147,7 @@ def main() -> None:
     results: list[tuple[Task, Any]] = []
     for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):
         results.append((task, result))
-        verdicts = [result[name]["verdict"] for name in WAYS] if "parameters" in result else list(result.values())
+        verdicts = [result[name]["verdict"] for name in PRECISIONS] if "parameters" in result else list(result.values())
         print(*task, *verdicts, sep=" | ", flush=True)
     results.sort()
     versions = ("torch", "transformers", "onnxruntime-gpu")

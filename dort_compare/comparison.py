@@ -104,9 +104,13 @@ def _compare(
     waiting: Waiting,
 ) -> Comparison:
     precision = precision_of(model, call)
-    exact = functools.cache(lambda: run_in_float64(model, call))
-    if precision in HALF:
+
+    @functools.cache
+    def exact() -> Outcome:
         waiting.stage("the model in float64")
+        return run_in_float64(model, call)
+
+    if precision in HALF:
         exact()  # takes the most memory: before any inputs of graphs are kept
     waiting.stage("eager")
     modules = EagerModules(model)

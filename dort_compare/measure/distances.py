@@ -41,7 +41,7 @@ class Distance:
     worst: tuple[int, ...] | None = None
 
     @classmethod
-    def none(cls, numel: int, scale: Number) -> Distance:
+    def of_equal(cls, numel: int, scale: Number) -> Distance:
         """The distance of equal tensors of so many elements, the largest of them ``scale``."""
         cosine = 1.0 if scale else None
         return cls(True, None, numel, 0, max_abs=0, mean_abs=0.0, scale=scale, max_rel=0.0, cosine=cosine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -19,12 +19,14 @@ from dort_compare.trace.kept import HALF
 from dort_compare.trace.modules import Call
 
 Kind = Literal["output", "gradient"]
-_HALF = [str(dtype).removeprefix("torch.") for dtype in HALF]
 
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One output or gradient that a backend computed. A tensor on one side only has no distance and is never ok."""
+    """One output or gradient that a backend computed. A tensor on one side only has no distance and is never ok.
+
+    The distances from float64 are known where they decide: in half precision, and of what departs without them.
+    """
 
     backend: str
     kind: Kind
@@ -52,20 +54,25 @@ class OutcomeRow:
         }
 
 
+Exact = Callable[[], Mapping[str, torch.Tensor]]
+
+
 def outcome_rows(
     backend: str,
     kind: Kind,
     eager: Mapping[str, torch.Tensor],
     compiled: Mapping[str, torch.Tensor],
-    exact: Mapping[str, torch.Tensor],
+    exact: Exact,
     precision: torch.dtype | None,
 ) -> list[OutcomeRow]:
-    """A row for every tensor of either side. ``exact`` holds float64 values where there are any.
+    """A row for every tensor of either side.
 
-    ``precision`` is the coarsest dtype the model computed in (that of autocast), None for the tensors' own.
+    ``exact`` computes the float64 values, of those that there are. It is called where a row asks for it: one that
+    departs without, or is of half precision, whose noise cannot be told otherwise. ``precision`` is the coarsest dtype
+    the model computed in (that of autocast), None for the tensors' own.
     """
     return [
-        _row(backend, kind, name, eager.get(name), compiled.get(name), exact.get(name), precision)
+        _row(backend, kind, name, eager.get(name), compiled.get(name), exact, precision)
         for name in {**eager, **compiled}
     ]
 
@@ -76,42 +83,47 @@ def _row(
     name: str,
     expected: torch.Tensor | None,
     got: torch.Tensor | None,
-    exact: torch.Tensor | None,
+    exact: Exact,
     precision: torch.dtype | None,
 ) -> OutcomeRow:
     one = expected if expected is not None else got
     assert one is not None
-    dtype, shape = str(one.dtype).removeprefix("torch."), tuple(one.shape)
+    row = OutcomeRow(backend, kind, name, str(one.dtype).removeprefix("torch."), tuple(one.shape), ok=False)
     if expected is None or got is None:
-        return OutcomeRow(backend, kind, name, dtype, shape, ok=False)
+        return row
+    own = coarsest([expected.dtype])
+    coarse = own and coarsest([own, precision or own])
+    if coarse not in HALF:
+        without = _measured(row, expected, got, None, coarse)
+        if without.ok:
+            return without
+    return _measured(row, expected, got, exact().get(name), coarse)
+
+
+def _measured(
+    row: OutcomeRow, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor | None, coarse: torch.dtype | None
+) -> OutcomeRow:
     measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
     found, torch_error, onnx_error = measured.inherited, measured.torch_vs_float64, measured.onnx_vs_float64
-    own = coarsest([expected.dtype])
-    floor = noise_floor(own and coarsest([own, precision or own]), found.scale or 0.0, torch_error, expected.numel())
+    floor = noise_floor(coarse, found.scale or 0.0, torch_error, expected.numel())
     ok = is_noise(found, floor, onnx_error)
-    return OutcomeRow(backend, kind, name, dtype, shape, ok, found, floor, torch_error, onnx_error)
+    return replace(
+        row,
+        ok=ok,
+        distance=found,
+        noise_floor=floor,
+        torch_vs_float64=torch_error,
+        onnx_vs_float64=onnx_error,
+    )
 
 
 def outcome_of(
     backend: str, eager: Outcome, compiled: Outcome, exact: Callable[[], Outcome], precision: torch.dtype | None
 ) -> tuple[OutcomeRow, ...]:
-    """Rows for the outputs and gradients that a backend computed; ``precision`` is that of ``precision_of``.
-
-    ``exact`` computes those of the model in float64. It is called where the rows ask for it: one departs without, or is
-    of half precision, whose noise cannot be told otherwise.
-    """
-    rows = _outcome_rows(backend, eager, compiled, Outcome({}), precision)
-    if precision in HALF or any(not row.ok or row.dtype in _HALF for row in rows):
-        rows = _outcome_rows(backend, eager, compiled, exact(), precision)
-    return rows
-
-
-def _outcome_rows(
-    backend: str, eager: Outcome, compiled: Outcome, exact: Outcome, precision: torch.dtype | None
-) -> tuple[OutcomeRow, ...]:
+    """Rows for the outputs and gradients that a backend computed; ``precision`` is that of ``precision_of``."""
     return (
-        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, exact.outputs, precision),
-        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, exact.gradients, precision),
+        *outcome_rows(backend, "output", eager.outputs, compiled.outputs, lambda: exact().outputs, precision),
+        *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, lambda: exact().gradients, precision),
     )
 
 
@@ -135,4 +147,4 @@ def refuse_chance(eager: Outcome, compiled: Outcome, precision: torch.dtype | No
 
 
 def _like(eager: Outcome, other: Outcome, precision: torch.dtype | None) -> bool:
-    return all(row.ok for row in outcome_rows("", "output", eager.outputs, other.outputs, {}, precision))
+    return all(row.ok for row in outcome_rows("", "output", eager.outputs, other.outputs, dict, precision))

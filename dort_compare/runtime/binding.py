@@ -46,16 +46,17 @@ class Binding:
         """Runs the session.
 
         Inputs are handed over by pointer, all in one call; the few that ONNX Runtime does not take so, which are empty
-        or of a dtype that numpy lacks, by DLPack. Only what is not contiguous is copied. The tensors returned own the
-        memory that the session wrote. Booleans come back as torch.bool.
+        or of a dtype that numpy lacks, by DLPack. Only what is not contiguous, or negated by a mark alone, is copied.
+        The tensors returned own the memory that the session wrote. Booleans come back as torch.bool.
         """
         plain, names, special = [], [], []
         for name, tensor in zip(self._inputs, tensors, strict=True):
+            is_in_order = tensor.is_contiguous() and not tensor.is_neg()
             if tensor.dtype in _DTYPES and tensor.numel():
-                plain.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+                plain.append(tensor if is_in_order else tensor.resolve_neg().contiguous())
                 names.append(name)
             else:
-                special.append((name, tensor.detach().contiguous()))
+                special.append((name, tensor.detach().resolve_neg().contiguous()))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))

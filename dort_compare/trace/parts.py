@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -19,7 +18,7 @@ from dort_compare.runtime.providers import Provider, SessionSettings, once
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.captures import reads_of, rename_made, rename_read
 from dort_compare.trace.graph_run import EngineName
-from dort_compare.trace.passages import shown_by
+from dort_compare.trace.passages import Passages, Source
 from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
@@ -30,15 +29,6 @@ _MADE_HERE = "/made"
 """Tells what a part makes from the value of the same name that it is fed."""
 _SHAPE = "/shape"
 """Tells the shape of a value from it."""
-Apart = Mapping[int, Set[str]]
-"""By the place of a node, the names that it is fed also where another node makes them."""
-
-
-class _Shown(NamedTuple):
-    """A value that stands behind others, computed in a part or fed to it."""
-
-    root: str
-    is_fed: bool
 
 
 class Parts:
@@ -70,6 +60,21 @@ class Parts:
         return {tensor.name: as_torch(ir.serde.deserialize_tensor(tensor)).to(self.device) for tensor in large}
 
     @cached_property
+    def _made_here(self) -> str:
+        return self._free(_MADE_HERE)
+
+    @cached_property
+    def _shape(self) -> str:
+        return self._free(_SHAPE)
+
+    def _free(self, mark: str) -> str:
+        """``mark``, longer where a name of the model ends in it."""
+        names = {*self.producers, *self.constants, *(name for reads in self.reads for name in reads)}
+        while any(name.endswith(mark) for name in names):
+            mark += "_"
+        return mark
+
+    @cached_property
     def untensored(self) -> frozenset[str]:
         """The names of values that are no tensors."""
         typed = (*self.model.graph.value_info, *self.model.graph.output)
@@ -95,68 +100,50 @@ class Parts:
 
     def root(self, name: str) -> str:
         """The value whose elements, in their order, the value ``name`` has: it may show them in another shape."""
-        return self._behind(name, range(len(self.nodes)), {}).root
+        return self._passages.source(name).name
+
+    @cached_property
+    def _passages(self) -> Passages:
+        return Passages(dict(enumerate(self.nodes)), self.untensored, {})
 
     def run(
         self,
         nodes: Sequence[int],
         fetch: Sequence[str],
         feeds: Mapping[str, torch.Tensor],
-        apart: Apart = MappingProxyType({}),
+        apart: Mapping[int, Set[str]] = MappingProxyType({}),
         repeats: int = 1,
     ) -> list[dict[str, torch.Tensor]]:
         """What ``nodes`` compute of ``feeds`` (and constants), by the names in ``fetch``, as often as asked.
 
-        A node is fed the names that ``apart`` holds for it also where another of the nodes makes them. Of what only
-        shows another value ONNX Runtime tells the shape, and it shares that one's memory.
+        A node is fed the names that ``apart`` holds for it also where another of the nodes makes them. Of a value that
+        only shows another, ONNX Runtime tells the shape; the tensor shares the memory of the other's.
 
         Raises ExecutionError where ONNX Runtime refuses the nodes or fails.
         """
         if not fetch:
             return [{} for _ in range(repeats)]
         made = {name for i in nodes for name in self.nodes[i].output}
-        renamed = {name: name + _MADE_HERE for i in nodes for name in made & apart.get(i, frozenset())}
-        read = list(dict.fromkeys(n for i in nodes for n in self.reads[i] if n not in made or n in apart.get(i, ())))
-        given = {name: self._given(name, feeds) for name in read if name in feeds or name in self._large}
-        small = [self.constants[name] for name in read if name not in given and name in self.constants]
-        missing = [name for name in read if name not in given and name not in self.constants]
-        if missing:
-            raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
-        shown = self._shown(fetch, nodes, given, apart)
-        computed = dict.fromkeys([name for name in fetch if name not in shown])
-        computed |= dict.fromkeys(at.root for at in shown.values() if not at.is_fed)
-        outputs = {renamed.get(name, name): self.device for name in computed}
-        outputs |= {renamed.get(name, name) + _SHAPE: torch.device("cpu") for name in shown}
-        model = self._model(nodes, given, small, outputs)
+        inside = {name: name + self._made_here for i in nodes for name in made & apart.get(i, frozenset())}
+        read = dict.fromkeys(n for i in nodes for n in self.reads[i] if n not in made or n in apart.get(i, ()))
+        given, small = self._found(read, feeds)
+        passages = Passages({i: self.nodes[i] for i in nodes}, self.untensored, apart)
+        shown = _shown(fetch, passages, given)
+        computed = dict.fromkeys(name for name in fetch if name not in shown)
+        computed |= dict.fromkeys(source.name for source in shown.values() if not source.is_fed)
+        shapes = [inside.get(name, name) + self._shape for name in shown]
+        outputs = {inside.get(name, name): self.device for name in computed}
+        model = self._model(nodes, given, small, [*outputs, *shapes])
         for i, node in zip(nodes, model.graph.node, strict=True):
-            rename_made(node, renamed)
-            rename_read(node, {n: renamed[n] for n in self.reads[i] if n in renamed and n not in apart.get(i, ())})
-        for name in (renamed.get(name, name) for name in shown):
-            model.graph.node.append(onnx.helper.make_node("Shape", [name], [name + _SHAPE]))
+            rename_made(node, inside)
+            rename_read(node, {n: inside[n] for n in self.reads[i] if n in inside and n not in apart.get(i, ())})
+        for name, shape in zip(shown, shapes, strict=True):
+            model.graph.node.append(onnx.helper.make_node("Shape", [inside.get(name, name)], [shape]))
         is_ort = self.engine == "ort"
         session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
-        runs = (dict(zip([*computed, *shown], session.run(given, outputs), strict=True)) for _ in range(repeats))
-        return [{name: _value(name, found, given, shown) for name in fetch} for found in runs]
-
-    def _shown(
-        self, names: Iterable[str], nodes: Sequence[int], given: Collection[str], apart: Apart
-    ) -> dict[str, _Shown]:
-        """Which of ``names`` only show a value that ``nodes`` compute or are ``given``."""
-        here = frozenset(nodes)
-        found = {name: self._behind(name, here, apart) for name in names}
-        return {n: at for n, at in found.items() if at.root != n and (at.root in given or not at.is_fed)}
-
-    def _behind(self, name: str, nodes: Container[int], apart: Apart) -> _Shown:
-        """What ``nodes`` show as ``name``."""
-        last = len(self.nodes)  # a node reads what earlier ones make, or the model is none
-        while last > (i := self.producers.get(name, -1)) in nodes and name not in self.untensored:
-            source, last = shown_by(self.nodes[i]), i
-            if source is None:
-                break
-            name = source
-            if source in apart.get(i, ()):
-                return _Shown(name, is_fed=True)
-        return _Shown(name, is_fed=i not in nodes)
+        wanted = outputs | dict.fromkeys(shapes, torch.device("cpu"))
+        runs = (_named(list(computed), session.run(given, wanted), given, shown) for _ in range(repeats))
+        return [{name: found[name] for name in fetch} for found in runs]
 
     @cached_property
     def _settings(self) -> SessionSettings:
@@ -170,8 +157,16 @@ class Parts:
             }
         )
 
-    def _given(self, name: str, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        return feeds[name] if name in feeds else self._large[name]
+    def _found(
+        self, read: Collection[str], feeds: Mapping[str, torch.Tensor]
+    ) -> tuple[dict[str, torch.Tensor], list[onnx.TensorProto]]:
+        """What is handed over of what a part reads, and the constants that it holds itself."""
+        known = {**self._large, **feeds}
+        given = {name: known[name] for name in read if name in known}
+        missing = [name for name in read if name not in given and name not in self.constants]
+        if missing:
+            raise ExecutionError(f"no value for {', '.join(missing)}, which the ONNX model reads")
+        return given, [self.constants[name] for name in read if name not in given]
 
     def _model(
         self,
@@ -191,14 +186,24 @@ class Parts:
         return model
 
 
-def _value(
-    name: str, found: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor], shown: Mapping[str, _Shown]
-) -> torch.Tensor:
-    """What a run ``found`` of a value, the shape of one that is only ``shown``, as a tensor."""
-    if name not in shown:
-        return found[name]
-    root, is_fed = shown[name]
-    return (given if is_fed else found)[root].detach().reshape(found[name].tolist())
+def _shown(names: Iterable[str], passages: Passages, given: Mapping[str, torch.Tensor]) -> dict[str, Source]:
+    """Which of ``names`` only show what the nodes compute or are ``given``."""
+    found = {name: passages.source(name) for name in names}
+    return {name: at for name, at in found.items() if at.name != name and (at.name in given or not at.is_fed)}
+
+
+def _named(
+    computed: Sequence[str],
+    values: Sequence[torch.Tensor],
+    given: Mapping[str, torch.Tensor],
+    shown: Mapping[str, Source],
+) -> dict[str, torch.Tensor]:
+    """By name, the ``values`` of what was ``computed`` and those that are ``shown``, whose shapes come after."""
+    found = dict(zip(computed, values, strict=False))
+    for (name, source), shape in zip(shown.items(), values[len(computed) :], strict=True):
+        tensor = (given if source.is_fed else found)[source.name]
+        found[name] = tensor.detach().reshape(shape.tolist())
+    return found
 
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:

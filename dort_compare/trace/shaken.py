@@ -36,8 +36,10 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
     integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
     in float32 moves by up to eight roundings, for other kernels add up in another order; a sum that is exactly zero by
-    those of its largest term, for in another order the terms need not cancel to the last bit. Sorts meet equal elements
-    in reverse. Random ops draw what they draw unshaken.
+    those of its largest term, for in another order the terms need not cancel to the last bit. So need not what the
+    kernel of a gradient takes from one another on the way: of a gradient that is exactly zero, as that of attention to
+    one token, its operands move by a rounding first. Sorts meet equal elements in reverse. Random ops draw what they
+    draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
@@ -88,6 +90,9 @@ class _Shaken(Watched):
         except REFUSALS:
             return super().call_function(target, args, kwargs)
         width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
+        if width > 1 and target.overloadpacket.__name__.endswith("_backward"):
+            again = call_in_float64(target, *pytree.tree_map(self._jolted, (args, kwargs)))
+            exact = pytree.tree_map(_where_zero, exact, again)
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
         pairs = zip(values, traced, strict=True)
@@ -95,6 +100,13 @@ class _Shaken(Watched):
         if target in _SUMS:
             moved = [self._uncancelled(value, *args) for value in moved]
         return pytree.tree_unflatten(moved, form)
+
+    def _jolted(self, operand: Any) -> Any:
+        """An operand in float64, moved by one rounding to float32."""
+        if not isinstance(operand, torch.Tensor) or not operand.is_floating_point():
+            return operand
+        steps = self.chance.steps(operand, 1).double()
+        return operand.double() + steps * _UNIT * spacing(operand, torch.float32)
 
     def _uncancelled(
         self, total: torch.Tensor, terms: torch.Tensor, dims: Sequence[int] | None = None, keepdim: bool = False
@@ -120,6 +132,10 @@ class _Shaken(Watched):
         steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
         moved = (nearest.double() + steps * _UNIT * spacing(nearest, traced.dtype)).to(traced.dtype)
         return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
+
+
+def _where_zero(exact: Any, again: Any) -> Any:
+    return torch.where(exact == 0, again, exact) if isinstance(exact, torch.Tensor) else exact
 
 
 def _rounds(node: fx.Node) -> bool:

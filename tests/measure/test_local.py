@@ -274,6 +274,16 @@ def test_gradients_of_attention_to_one_token_each_are_noise():
     assert report.verdict == "agree", str(report)
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_parameters_of_attention_to_one_token_agree(batch, seed):
+    """Their gradients are exactly zero in torch, whose kernel computes both products that cancel alike."""
+    config = LlamaConfig(hidden=32, heads=4, kv_heads=2, intermediate=48, vocabulary=50, attention="sdpa")
+    model, inputs = build("attention", config, batch=batch, seq=1, seed=seed)
+    report = dort_compare.compare(model, inputs, backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 @pytest.mark.parametrize("size", [1e-34, 1e-36, 1e-40])
 def test_products_below_the_smallest_normal_number_may_be_made_before_others(size):
     """torch's kernel multiplies by the gradient first, and by 316, one over the deviation, last."""

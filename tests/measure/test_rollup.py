@@ -38,7 +38,7 @@ def test_a_module_counts_what_lies_in_it_and_stands_before_it() -> None:
 def test_gradients_are_ranked_by_their_distance_in_floors() -> None:
     eager = {"small": ONE, "large": ONE * 1000, "lost": ONE}
     compiled = {"small": ONE + 1e-4, "large": ONE * 1000 + 0.01}
-    rows = outcome_rows("debug", "gradient", eager, compiled, {}, None)
+    rows = outcome_rows("debug", "gradient", eager, compiled, dict, None)
     assert [(r.name, round(ratio)) for r, ratio in ranked(rows)[1:]] == [("small", 10), ("large", 1)]
     assert ranked(rows)[0][0].name == "lost"
     assert ranked(rows)[0][1] == math.inf
@@ -67,7 +67,7 @@ def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype
 
 
 def test_rows_within_scatter_are_ok() -> None:
-    rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, {}, None)
+    rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, dict, None)
     assert [r.ok for r in rows] == [False, False]
     settled = within(rows, {("output", "y"): Scatter(2.0)})
     assert [(r.name, r.ok) for r in settled] == [("y", True), ("z", False)]

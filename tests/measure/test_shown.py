@@ -23,7 +23,7 @@ from dort_compare.lowering import registered, registry
 from dort_compare.measure import judging
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.metrics import measure
-from dort_compare.trace import executions
+from dort_compare.trace import executions, parts
 
 aten = torch.ops.aten
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -38,11 +38,12 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def reports(function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[Report]:
-    """One with the values that are shown, one in which each is measured by itself."""
+    """One with the values that are shown, one in which each is fetched from ONNX Runtime and measured by itself."""
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
     backward = function(x).requires_grad
     found = [compare(Of(function), (x,), backward=backward, **how)]
     monkeypatch.setattr(executions, "_shows", lambda *_: None)
+    monkeypatch.setattr(parts, "_shown", lambda *_: {})
     return [*found, compare(Of(function), (x,), backward=backward, **how)]
 
 
@@ -80,6 +81,22 @@ def test_a_view_of_another_shape_departs(graphs_of: Any) -> None:
     assert [row.status for row in (exp, view, last)] == ["ok", "diverges", "ok"]
     assert view.inherited is not None
     assert view.inherited.finding == "shape (8, 3) instead of (3, 8)"
+
+
+def test_a_value_of_another_shape_on_torchs_operands_departs(graphs_of: Any) -> None:
+    """The memory may be the same all the same: here a view takes its shape from another, which has it wrong."""
+    (graph,) = graphs_of(lambda x: x.neg().view(24).sin() + x.exp().view(3, 8).sin().sum(), torch.ones(4, 6))
+    run = graph_run(graph)
+    nodes = list(run.onnx_model.graph.node)
+    first, second = (node for node in nodes if node.op_type == "Reshape")
+    first.input[1], second.input[1] = second.input[1], "other"
+    nodes.insert(nodes.index(second), onnx.helper.make_node("Shape", [first.output[0]], ["other"]))
+    del run.onnx_model.graph.node[:]
+    run.onnx_model.graph.node.extend(nodes)
+    departing = [row for row in graph_rows(run) if row.status == "diverges"]
+    assert [row.target for row in departing] == ["aten.view.default"] * 2
+    assert departing[1].local is not None
+    assert departing[1].local.finding == "shape (24,) instead of (3, 8)"
 
 
 def test_views_are_indeed_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def row(status: Any, name: str = "mul", **changes: Any) -> Row:
 
 
 def outcomes(eager: Any, compiled: Any, **exact: Any) -> list[OutcomeRow]:
-    return outcome_rows("debug", "output", {"y": eager} if eager is not None else {}, compiled, exact, None)
+    return outcome_rows("debug", "output", {"y": eager} if eager is not None else {}, compiled, lambda: exact, None)
 
 
 def test_values_that_are_ok_agree() -> None:
@@ -127,7 +127,7 @@ class Flow(Dataflow):
 
 def test_it_is_not_laid_at_a_value_that_does_not_reach_it() -> None:
     rows = [row("ok"), row("inherits", "log", local=distance(ONE, ONE))]
-    gradient = outcome_rows("debug", "gradient", {"w": ONE}, {"w": TWO}, {}, None)
+    gradient = outcome_rows("debug", "gradient", {"w": ONE}, {"w": TWO}, dict, None)
     assert judge(rows, gradient, Flow())[1][0].fx_node == "gradient w"
     assert judge(rows, outcomes(ONE, {"y": TWO}), Flow())[1][0].fx_node == "log"
 
@@ -138,7 +138,7 @@ def test_noise_explains_no_missing_output() -> None:
 
 
 def test_another_backend_that_departs_is_not_laid_at_a_value_of_ours() -> None:
-    (other,) = outcome_rows("inductor", "output", {"y": ONE}, {"y": TWO}, {}, None)
+    (other,) = outcome_rows("inductor", "output", {"y": ONE}, {"y": TWO}, dict, None)
     _, (first,) = judge([row("ok"), row("inherits", "log")], [other])
     assert first.fx_node == "output y"
 
@@ -167,7 +167,7 @@ def test_half_precision_is_measured_from_float64() -> None:
 
 def test_the_precision_of_autocast_sets_the_floor() -> None:
     def floor(precision: torch.dtype | None) -> float | None:
-        return outcome_rows("debug", "gradient", {"w": ONE}, {"w": ONE}, {}, precision)[0].noise_floor
+        return outcome_rows("debug", "gradient", {"w": ONE}, {"w": ONE}, dict, precision)[0].noise_floor
 
     assert floor(torch.bfloat16) == pytest.approx(4 * 2.0**-7)
     assert floor(None) == pytest.approx(1e-5)

@@ -33,5 +33,5 @@ def row(got: torch.Tensor | None, **changes: Any) -> Row:
 
 
 def report(*rows: Row, got: torch.Tensor = ONE, outputs: bool = True) -> Report:
-    found = tuple(outcome_rows("debug", "output", {"y": ONE}, {"y": got}, {}, None)) if outputs else ()
+    found = tuple(outcome_rows("debug", "output", {"y": ONE}, {"y": got}, dict, None)) if outputs else ()
     return Report(*judge(rows, found), rows, found)

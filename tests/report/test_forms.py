@@ -37,8 +37,8 @@ def row(got: torch.Tensor | None = ONE, **changes: Any) -> Row:
 
 
 def report(*rows: Row, got: torch.Tensor = ONE) -> Report:
-    outputs = tuple(outcome_rows("debug", "output", {"y": ONE}, {"y": got}, {}, None))
-    outputs += tuple(outcome_rows("debug", "gradient", {"-w": ONE}, {"-w": got}, {}, None))
+    outputs = tuple(outcome_rows("debug", "output", {"y": ONE}, {"y": got}, dict, None))
+    outputs += tuple(outcome_rows("debug", "gradient", {"-w": ONE}, {"-w": got}, dict, None))
     return Report(*judge(rows, outputs), rows, outputs)
 
 

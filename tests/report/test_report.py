@@ -137,7 +137,9 @@ def test_a_cause_tells_what_it_reads_and_what_it_reaches() -> None:
 def test_outputs_and_gradients_are_ranked_and_those_of_several_backends_told_apart() -> None:
     names = [f"p{n}" for n in range(8)]
     got = {name: ONE + n * 1e-6 for n, name in enumerate(names)}
-    found = [outcome_rows(each, "gradient", dict.fromkeys(names, ONE), got, {}, None) for each in ("debug", "inductor")]
+    found = [
+        outcome_rows(each, "gradient", dict.fromkeys(names, ONE), got, dict, None) for each in ("debug", "inductor")
+    ]
     lines = str(Report("agree", (), (row(ONE),), tuple(found[0]))).splitlines()
     table = [line.split()[:2] for line in lines if line.startswith("~")]
     assert table == [["~", f"p{n}"] for n in (7, 6, 5, 4, 3)]

@@ -56,6 +56,14 @@ def test_every_dtype_and_size_goes_through_unchanged(dtype: torch.dtype, shape: 
     assert torch.equal(y, x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_is_negated_by_a_mark_alone_goes_in_negated(dtype: torch.dtype) -> None:
+    """As the imaginary part of a conjugate is, in the memory of the opposite numbers."""
+    x = torch._neg_view(torch.tensor([1.0, -2.0], dtype=dtype))
+    (y,) = copying(dtype)(x)
+    assert y.tolist() == [-1.0, 2.0]
+
+
 def test_large_integers_are_exact() -> None:
     x = torch.tensor([2**62 + 1, -(2**62) - 1])
     assert torch.equal(copying(torch.int64)(x)[0], x)

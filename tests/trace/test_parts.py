@@ -207,6 +207,45 @@ def test_what_is_shown_is_what_its_node_is_fed() -> None:
     assert torch.equal(found["d"], -given["c"])
 
 
+@pytest.mark.parametrize("engine", ["ort", "reference"])
+def test_nodes_need_not_be_in_order(engine: EngineName) -> None:
+    model = parts(SHOWN).model
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes if engine == "reference" else nodes[::-1])
+    found = Parts(model, CPU, torch.device("cpu"), engine)
+    values = found.run(range(6), list("ecdab"), {"x": PAGE})[0]
+    torch.testing.assert_close(values["c"], PAGE.exp().flatten())
+    torch.testing.assert_close(values["e"], -PAGE.exp().reshape(6, 1))
+    assert list(values) == list("ecdab")
+
+
+def test_a_value_may_have_any_name() -> None:
+    """Also one that a part would give to a shape, or to what it makes beside what it is fed."""
+    model, names = parts(SHOWN).model, {"flat": "b/shape", "a": "b/shape_", "k": "c/made"}
+    for node in model.graph.node:
+        for field in (node.input, node.output):
+            field[:] = [names.get(name, name) for name in field]
+    model.graph.initializer[0].name = names["flat"]
+    feeds = {"x": PAGE, "b": torch.full((6,), 5.0), "c": torch.full((6,), 7.0)}
+    named = Parts(model, CPU, torch.device("cpu"))
+    (found,) = named.run(range(6), ["b", "c", "d", "c/made"], feeds, {2: {"b"}, 3: {"c"}})
+    torch.testing.assert_close(found["b"], PAGE.exp().flatten())
+    assert torch.equal(found["c"], feeds["b"])
+    assert torch.equal(found["d"], -feeds["c"])
+    assert found["c/made"].tolist() == [6]
+
+
+def test_a_passage_without_operands_is_refused() -> None:
+    model = parts(CHAIN).model
+    model.graph.node[1].op_type = "Identity"
+    del model.graph.node[1].input[:]
+    broken = Parts(model, CPU, torch.device("cpu"))
+    assert broken.root("b") == "b"
+    with pytest.raises(ExecutionError, match="ONNX Runtime failed"):
+        broken.run(range(4), ["b"], {"x": X})
+
+
 def test_a_circle_is_refused() -> None:
     model = parts("g (float[3] x) => (float[3] a) { a = Identity(b)  b = Identity(a) }")
     model.root("a")

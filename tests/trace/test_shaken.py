@@ -92,6 +92,32 @@ def test_a_sum_of_zeros_beside_one_of_large_terms_holds_still(graphs_of: GraphsO
         assert moved["sum_1"][0] == moved["sum_2"][0] == 0
 
 
+def test_a_gradient_that_cancels_moves_by_roundings_of_its_operands(graphs_of: GraphsOf) -> None:
+    """Attention to one token: its softmax is 1 whatever the query is."""
+    query, key, value = (torch.randn(1, 2, 1, 8, generator=torch.Generator().manual_seed(i)) for i in range(3))
+
+    def gradient(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+        backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return backward(q.cos(), q, k, v, out, lse, 0.0, False)[0].abs()
+
+    (graph,) = graphs_of(gradient, query, key, value)
+    plain, *moved = (values(run, graph)["abs_1"] for run in (run_graph, *(shaken(seed) for seed in range(4))))
+    assert plain.abs().max() < 1e-6
+    assert 1e-9 < max(each.abs().max() for each in moved) < 1e-5
+
+
+def test_a_gradient_that_goes_elsewhere_holds_still(graphs_of: GraphsOf) -> None:
+    tokens = torch.tensor([1, 3, 3])
+
+    def gradient(grad: Tensor) -> Tensor:
+        return torch.ops.aten.embedding_dense_backward(grad * 1.1, tokens, 6, -1, False)
+
+    (graph,) = graphs_of(gradient, torch.randn(3, 4))
+    moved = [values(shaken(seed), graph)["embedding_dense_backward"] for seed in range(4)]
+    assert all(torch.equal(each == 0, torch.tensor([1, 0, 1, 0, 1, 1]).bool()[:, None].expand(6, 4)) for each in moved)
+
+
 def test_counts_hold_still(graphs_of: GraphsOf) -> None:
     (graph,) = graphs_of(lambda x: (x > 0).sum(-1, dtype=torch.float32), torch.randn(3, 8))
     assert torch.equal(values(shaken(0), graph)["sum_1"], values(run_graph, graph)["sum_1"])
