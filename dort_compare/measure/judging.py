@@ -76,11 +76,11 @@ class Judge:
         """Nothing is measured twice where a value only shows an earlier one, in whatever shape."""
         expected, exact, local = executed.step.value, executed.step.exact, _first(executed.local)
         before = self._measured.get(executed.shows or "")
-        is_shown = own.shape == expected.shape and (
-            local is None or (local.shape == expected.shape and are_same_elements(local, expected))
+        is_same = (
+            local is not None and own.shape == local.shape == expected.shape and are_same_elements(local, expected)
         )
-        if before is not None and before.inherited.max_abs is not None and is_shown:
-            return before.shown(tuple(expected.shape), has_local=local is not None)
+        if is_same and before is not None and before.inherited.max_abs is not None:
+            return before.shown(tuple(expected.shape))
         return measure(expected, own, local, exact if exact.dtype == torch.float64 else None)
 
     def _precision(self, node: fx.Node, dtype: torch.dtype) -> torch.dtype | None:

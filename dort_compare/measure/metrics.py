@@ -29,13 +29,13 @@ class Measured:
     torch_vs_float64: Number | None
     onnx_vs_float64: Number | None
 
-    def shown(self, shape: tuple[int, ...], *, has_local: bool) -> Measured:
-        """What would be measured of the same elements in another shape, of which `local`, if any, is equal."""
+    def shown(self, shape: tuple[int, ...]) -> Measured:
+        """What would be measured of the same elements in another shape, if the reference's operands give equal ones."""
         whole, worst = self.inherited, self.inherited.worst
         if worst is not None:
             place = np.ravel_multi_index(worst, self.shape) if worst else 0
             whole = replace(whole, worst=tuple(map(int, np.unravel_index(place, shape))))
-        local = Distance.of_equal(whole.numel, whole.scale or 0) if has_local else None
+        local = Distance.of_equal(whole.numel, whole.scale or 0)
         return Measured(shape, whole, local, self.torch_vs_float64, self.onnx_vs_float64)
 
 

@@ -81,6 +81,8 @@ def test_a_view_of_another_shape_departs(graphs_of: Any) -> None:
     assert [row.status for row in (exp, view, last)] == ["ok", "diverges", "ok"]
     assert view.inherited is not None
     assert view.inherited.finding == "shape (8, 3) instead of (3, 8)"
+    assert last.inherited is not None
+    assert last.inherited.equal
 
 
 def test_a_value_of_another_shape_on_torchs_operands_departs(graphs_of: Any) -> None:
@@ -97,6 +99,22 @@ def test_a_value_of_another_shape_on_torchs_operands_departs(graphs_of: Any) -> 
     assert [row.target for row in departing] == ["aten.view.default"] * 2
     assert departing[1].local is not None
     assert departing[1].local.finding == "shape (24,) instead of (3, 8)"
+
+
+def test_a_value_of_another_shape_on_its_own_operands_inherits_it(graphs_of: Any) -> None:
+    (graph,) = graphs_of(lambda x: x.neg().view(24).sin() + x.exp().view(24).sin().sum(), torch.ones(4, 6))
+    run = graph_run(graph)
+    nodes = list(run.onnx_model.graph.node)
+    first, second = (node for node in nodes if node.op_type == "Reshape")
+    run.onnx_model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3, 8]), "wrong"))
+    first.input[1], second.input[1] = "wrong", "other"
+    nodes.insert(nodes.index(second), onnx.helper.make_node("Shape", [first.output[0]], ["other"]))
+    del run.onnx_model.graph.node[:]
+    run.onnx_model.graph.node.extend(nodes)
+    views = [row for row in graph_rows(run) if row.target == "aten.view.default"]
+    findings = [row.inherited.finding for row in views if row.inherited is not None]
+    assert findings == ["shape (3, 8) instead of (24,)"] * 2
+    assert [row.local is not None and row.local.equal for row in views] == [False, True]
 
 
 def test_views_are_indeed_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +135,5 @@ def test_the_worst_element_is_found_in_the_new_shape(shape: tuple[int, ...], see
     random = np.random.default_rng(seed)
     expected, own = (torch.from_numpy(random.normal(size=shape).astype(np.float32)) for _ in range(2))
     new = (1, expected.numel(), 1)
-    found = measure(expected, own, expected, expected.double()).shown(new, has_local=True)
+    found = measure(expected, own, expected, expected.double()).shown(new)
     assert found == measure(*(t.reshape(new) for t in (expected, own, expected, expected.double())))

@@ -107,6 +107,14 @@ def test_a_gradient_that_cancels_moves_by_roundings_of_its_operands(graphs_of: G
     assert 1e-9 < max(each.abs().max() for each in moved) < 1e-5
 
 
+def test_a_gradient_that_does_not_cancel_moves_by_roundings_of_its_own(graphs_of: GraphsOf) -> None:
+    weights, grad = torch.randn(16, 8).softmax(-1), torch.randn(16, 8)
+    (graph,) = graphs_of(lambda g, w: torch.ops.aten._softmax_backward_data(g, w, -1, g.dtype), grad, weights)
+    first, second = (values(shaken(seed), graph)["_softmax_backward_data"] for seed in range(0, 4, 2))
+    assert not torch.equal(first, second)
+    assert ((first - second).abs() <= 20 * torch.finfo(torch.float32).eps * first.abs()).all()
+
+
 def test_a_gradient_that_goes_elsewhere_holds_still(graphs_of: GraphsOf) -> None:
     tokens = torch.tensor([1, 3, 3])
 
