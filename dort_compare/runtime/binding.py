@@ -51,12 +51,11 @@ class Binding:
         """
         plain, names, special = [], [], []
         for name, tensor in zip(self._inputs, tensors, strict=True):
-            is_in_order = tensor.is_contiguous() and not tensor.is_neg()
             if tensor.dtype in _DTYPES and tensor.numel():
-                plain.append(tensor if is_in_order else tensor.resolve_neg().contiguous())
+                plain.append(dense(tensor))
                 names.append(name)
             else:
-                special.append((name, tensor.detach().resolve_neg().contiguous()))
+                special.append((name, dense(tensor.detach())))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))
@@ -82,8 +81,16 @@ class Binding:
         return self._input_devices[device]
 
 
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose memory holds its elements in their order, as readers of memory take them; itself if it can be.
+
+    That of a tensor which torch negates by a mark alone holds the opposite numbers.
+    """
+    return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.resolve_neg().contiguous()
+
+
 def as_ort(tensor: torch.Tensor) -> native.OrtValue:
-    """A contiguous tensor as ONNX Runtime's, in the same memory, which it keeps."""
+    """A dense tensor as ONNX Runtime's, in the same memory, which it keeps."""
     is_bool = tensor.dtype == torch.bool
     return native.OrtValue.from_dlpack(to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
 

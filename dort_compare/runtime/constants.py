@@ -10,7 +10,7 @@ import onnxruntime as ort
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 
-from dort_compare.runtime.binding import as_ort
+from dort_compare.runtime.binding import as_ort, dense
 
 LIMIT = 2**30
 """Bytes of constants that a serialized model may hold; a protobuf ends at twice as many."""
@@ -50,13 +50,13 @@ def with_constants(
     rest.CopyFrom(model)
     del rest.graph.input[:]
     rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
-    dense = {name: tensor.detach().contiguous() for name, tensor in constants.items()}
-    for name, tensor in dense.items():
+    held = {name: dense(tensor.detach()) for name, tensor in constants.items()}
+    for name, tensor in held.items():
         dtype = int(from_torch_dtype(tensor.dtype))
         made = rest.graph.initializer.add(name=name, data_type=dtype, dims=tensor.shape)
         made.data_location = onnx.TensorProto.EXTERNAL
         made.external_data.add(key="location", value="in memory")
-    options.add_external_initializers(list(dense), [ort.OrtValue(as_ort(tensor)) for tensor in dense.values()])
+    options.add_external_initializers(list(held), [ort.OrtValue(as_ort(tensor)) for tensor in held.values()])
     return rest
 
 

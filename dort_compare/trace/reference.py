@@ -14,6 +14,7 @@ from onnx_array_api.reference import ExtendedReferenceEvaluator
 from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 
 from dort_compare.errors import ExecutionError, one_line
+from dort_compare.runtime.binding import dense
 
 _AS_BYTES = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
@@ -49,9 +50,9 @@ def reference_values(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor])
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """A tensor as an array of the same bytes; bfloat16, which numpy lacks, in the dtype of ml_dtypes."""
-    dense = tensor.detach().cpu().contiguous()
-    dtype = ir.DataType(from_torch_dtype(dense.dtype)).numpy()
-    return dense.view(_AS_BYTES[dense.element_size()]).numpy().view(dtype)
+    plain = dense(tensor.detach().cpu())
+    dtype = ir.DataType(from_torch_dtype(plain.dtype)).numpy()
+    return plain.view(_AS_BYTES[plain.element_size()]).numpy().view(dtype)
 
 
 def from_numpy(array: Any) -> torch.Tensor:

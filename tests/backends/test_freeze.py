@@ -53,6 +53,15 @@ def assert_right(model: nn.Module, function: Any, x: Tensor) -> None:
     torch.testing.assert_close(function(x), model(x), rtol=1e-5, atol=1e-5)
 
 
+def test_a_parameter_negated_by_a_mark_alone_is_frozen_negated() -> None:
+    weight = torch.randn(3, 6)
+    compiled = torch.compile(lambda x, w: x @ w.t(), backend="dort", options={"freeze": True})
+    x, marked = torch.randn(2, 6), nn.Parameter(torch._neg_view(weight))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x, marked), -x @ weight.t())
+        torch.testing.assert_close(compiled(x, nn.Parameter(weight)), x @ weight.t())
+
+
 def test_parameters_and_buffers_are_constants_once(made: list[frozenset[str]]) -> None:
     model, x = Net(), torch.randn(4, 6)
     function = compiled(model)

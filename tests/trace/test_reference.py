@@ -44,6 +44,10 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GELU())
 
 
+def test_what_is_negated_by_a_mark_alone_goes_in_negated() -> None:
+    assert as_numpy(torch._neg_view(torch.tensor([1.0, -2.0]))).tolist() == [-1.0, 2.0]
+
+
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16], ids=str)
 def test_a_dump_agrees_with_the_reference_too(tmp_path: Path, autocast: torch.dtype | None) -> None:
     compare(net(), (torch.randn(5, 3),), backward=True, autocast=autocast, dump=tmp_path / "dump")
