@@ -13,7 +13,6 @@ together once it is small, is large all the same, or asks for inputs of a kind o
 from __future__ import annotations
 
 import argparse
-import difflib
 import gc
 import logging
 import os
@@ -32,6 +31,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dort_compare import Report, compare
+from dort_compare.runtime.providers import nearest
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 SECONDS = 300.0
@@ -141,8 +141,7 @@ def main() -> None:
     known = kinds()
     for kind in options.types or ():
         if kind not in known:
-            near = difflib.get_close_matches(kind, known, 1, 0)[0]
-            parser.error(f"transformers' AutoModel knows no type {kind!r}; the nearest name is {near!r}")
+            parser.error(f"AutoModel knows no type {kind!r}{nearest(kind, known)}; docs/zoo.md names all of them")
     tasks: list[Task] = [(kind,) for kind in options.types or known]
     results: list[tuple[Task, Any]] = []
     for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):

@@ -10,11 +10,12 @@ import onnx
 
 from dort_compare.trace.captures import bodies
 from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.passages import RESHAPES
 
 COMMUTATIVE = frozenset(
     ["Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
 )
-VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"])
+VIEWS = RESHAPES | {"Expand"}
 """Operators that keep the order of elements; Expand, where it makes none."""
 RANDOM = frozenset(
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]

@@ -15,11 +15,12 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.execution import constant
+from dort_compare.trace.passages import RESHAPES
 
 SIZE = 4
 """Of a dimension that the model leaves open."""
 _LIMIT = 2**31  # elements
-_PASSES_ON = frozenset(["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Flatten"])
+_PASSES_ON = RESHAPES | {"Identity", "Cast"}
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
 

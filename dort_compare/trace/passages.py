@@ -8,7 +8,9 @@ from typing import NamedTuple
 import onnx
 import torch
 
-_PASSAGES = frozenset(["Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"])
+RESHAPES = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten"])
+"""Operators that give their first operand another shape, and nothing else."""
+_PASSAGES = RESHAPES | {"Identity"}
 
 
 class Source(NamedTuple):

@@ -105,8 +105,8 @@ class _Shaken(Watched):
         """An operand in float64, moved by one rounding to float32."""
         if not isinstance(operand, torch.Tensor) or not operand.is_floating_point():
             return operand
-        steps = self.chance.steps(operand, 1).double()
-        return operand.double() + steps * _UNIT * spacing(operand, torch.float32)
+        steps = self.chance.steps(operand, 1)
+        return _stepped(operand, steps, torch.float32)
 
     def _uncancelled(
         self, total: torch.Tensor, terms: torch.Tensor, dims: Sequence[int] | None = None, keepdim: bool = False
@@ -130,8 +130,13 @@ class _Shaken(Watched):
             return nearest
         steps = self.chance.steps(nearest, 1 if traced.dtype in _HALVES else width)
         steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
-        moved = (nearest.double() + steps * _UNIT * spacing(nearest, traced.dtype)).to(traced.dtype)
+        moved = _stepped(nearest, steps, traced.dtype).to(traced.dtype)
         return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
+
+
+def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+    """``value`` in float64, each element moved by so many roundings to ``precision``."""
+    return value.double() + steps * _UNIT * spacing(value, precision)
 
 
 def _where_zero(exact: Any, again: Any) -> Any:
