@@ -28,7 +28,6 @@ class _Held:
             tensor.data_ptr() == self.tensor.data_ptr()
             and tensor.shape == self.tensor.shape
             and tensor.stride() == self.tensor.stride()
-            and tensor.is_neg() == self.tensor.is_neg()
         )
         return same and tensor._version == self.version
 
