@@ -85,6 +85,27 @@ def test_a_wrong_decomposition_is_named_by_its_module(decompose: Any, autocast: 
     ]
 
 
+def test_of_many_nodes_that_may_have_departed_the_first_and_last_are_named(decompose: Any) -> None:
+    def long(x: Tensor, *_: Any) -> Tensor:
+        for _step in range(20):
+            x = x * 1.01
+        return x
+
+    decompose(aten.elu.default, long)
+    report = compare(blocks(), (torch.randn(4, 8),))
+    assert_named(report, "0.act")
+    nodes = next(row for row in report.modules if row.status == "departs").fx_nodes
+    assert len(nodes) == 20
+    assert report.causes[0].fx_node == " ".join([*nodes[:3], "...", *nodes[-3:]])
+
+
+def test_dropout_that_torch_loses_between_recurrent_layers_is_named() -> None:
+    """AOTAutograd traces a GRU of two layers without the dropout between them."""
+    report = compare(nn.GRU(8, 6, 2, dropout=0.3).train(), (torch.randn(5, 2, 8),))
+    assert report.causes[0].phase == "eager"
+    assert "the graph is further from float64" in report.causes[0].reason
+
+
 def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: Any) -> None:
     decompose(aten.elu_backward.default, wrong_elu_backward)
     report = compare(blocks(), (torch.randn(4, 8),), backward=True)

@@ -19,6 +19,7 @@ CAUSES = {
     "small_gradients": "getitem",
     "rotary_positions": "arange",
     "upsampled_mask": "add_2",
+    "recurrent_dropout": "cat_1",
     "mixture": "logaddexp",
     "enlarged": "_upsample_bilinear2d_aa",
 }
