@@ -1,10 +1,12 @@
 """What the verdict says of a small member of each model type of transformers, forward and backward.
 
     python benchmarks/zoo.py --jobs 2 --write docs/zoo.md
+    python benchmarks/zoo.py --jobs 2 --ways training --write docs/zoo-training.md
 
 Every type that transformers' ``AutoModel`` knows is made from its own configuration, with few layers, narrow, with
-random weights, and compared with eager: once in float32 and once in bfloat16 autocast. What ran in eager torch instead
-of ONNX Runtime is counted beside. No fault is planted: a verdict other than *agree* is a false alarm, or a finding.
+random weights, and compared with eager: in float32, in bfloat16 or float16 autocast, or in float32 in training mode,
+where dropout draws and batch norms count. What ran in eager torch instead of ONNX Runtime is counted beside. No fault
+is planted: a verdict other than *agree* is a false alarm, or a finding.
 Where the verdict says that a model departs before ONNX, it is compiled once more with torch's own backend ``eager``,
 and the page says how far that lies from the plain model. A type is not made where its configuration does not fit
 together once it is small, is large all the same, or asks for inputs of a kind of its own.
@@ -20,7 +22,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +35,33 @@ from torch.utils._pytree import tree_leaves
 from dort_compare import Report, compare
 from dort_compare.runtime.providers import nearest
 
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+WAYS = {
+    "float32": (None, False),
+    "bfloat16": (torch.bfloat16, False),
+    "float16": (torch.float16, False),
+    "training": (None, True),
+}
+"""By name, the dtype of autocast and whether the model is in training mode."""
 SECONDS = 300.0
 _FOLDERS = re.compile(r"/[\w.-]+/[\w./-]*/")
 
 
 def measured(task: Task) -> Result:
-    """Of one type: why it is not ``made``, or by precision the verdict, values and calls that ran in eager torch."""
+    """Of one type: why it is not ``made``, or by way the verdict, values and calls that ran in eager torch."""
     from zoo_models import NotMade, build  # noqa: PLC0415  (imports transformers, which only workers need)
 
-    (kind,) = task
+    kind, *ways = task
     try:
         model, arguments = build(kind)
     except NotMade as reason:
         return {"not made": str(reason)}
     parameters = sum(each.numel() for each in model.parameters())
     found: Result = {"parameters": parameters}
-    for name, dtype in PRECISIONS.items():
+    for name in ways:
+        dtype, in_training = WAYS[name]
         torch.compiler.reset()
         gc.collect()
+        model.train(in_training)
         try:
             report = compare(model, (), arguments, backward=True, autocast=dtype)
             verdict = _verdict(report, model, arguments, dtype)
@@ -74,19 +84,24 @@ def _verdict(report: Report, model: nn.Module, arguments: dict[str, Any], dtype:
         return f"{report.verdict}: {cause.reason}"
     torch.compiler.reset()
     with torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None), torch.no_grad():
-        plain, compiled = (tree_leaves(each(**arguments)) for each in (model, torch.compile(model, backend="eager")))
+        plain, compiled = (_leaves(each, arguments) for each in (model, torch.compile(model, backend="eager")))
     pairs = [pair for pair in zip(plain, compiled, strict=True) if isinstance(pair[0], torch.Tensor)]
     gaps = [(one.float() - other.float()).abs().max() for one, other in pairs]
     furthest = torch.stack(gaps).max().item()  # NaN where one has NaN
     return f'{report.verdict} before ONNX; torch.compile(backend="eager") lies {furthest:.2g} from plain'
 
 
+def _leaves(model: Callable[..., Any], arguments: dict[str, Any]) -> list[Any]:
+    torch.manual_seed(0)
+    return tree_leaves(model(**arguments))
+
+
 def rows(results: Iterable[tuple[Task, Result]]) -> Iterator[list[str]]:
     """A line for every type that was made."""
-    for (kind,), result in results:
+    for (kind, *ways), result in results:
         if "parameters" not in result:
             continue
-        of = [result[name] for name in PRECISIONS]
+        of = [result[name] for name in ways]
         back = Counter[str]()
         for each in of:
             back.update(each.get("fallen back", {}))
@@ -109,23 +124,22 @@ def summary(results: Iterable[tuple[Task, Result]]) -> str:
     """How many types were made, how many agree, and why the others were not made."""
     results = list(results)
     made = [result for _, result in results if "parameters" in result]
-    agree = {name: sum(result[name]["verdict"] == "agree" for result in made) for name in PRECISIONS}
+    ways = results[0][0][1:]
+    agree = {name: sum(result[name]["verdict"] == "agree" for result in made) for name in ways}
     numbers = ", ".join(f"{number} agree in {name}" for name, number in agree.items())
-    others = [f"* `{kind}`: {_cell(result['not made'])}" for (kind,), result in results if "not made" in result]
-    lost = [f"* `{kind}`: {result['lost']}" for (kind,), result in results if "lost" in result]
+    others = [f"* `{kind}`: {_cell(result['not made'])}" for (kind, *_), result in results if "not made" in result]
+    lost = [f"* `{kind}`: {result['lost']}" for (kind, *_), result in results if "lost" in result]
     parts = [f"Of {len(results)} types {len(made)} were made: {numbers}."]
     parts += ["## Not finished", "\n".join(lost)] if lost else []
     parts += ["## Not made", "\n".join(others)] if others else []
     return "\n\n".join(parts) + "\n"
 
 
-COLUMNS = ["type", "million parameters", "values", *PRECISIONS, "calls in eager torch"]
-
-
 def main() -> None:
     """Measures the types named, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", nargs="+", help="only these")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=["float32", "bfloat16"], help="how they run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
     parser.add_argument("--write", type=Path, help="file for the page, beside the screen")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -142,15 +156,18 @@ def main() -> None:
     for kind in options.types or ():
         if kind not in known:
             parser.error(f"AutoModel knows no type {kind!r}{nearest(kind, known)}; docs/zoo.md names all of them")
-    tasks: list[Task] = [(kind,) for kind in options.types or known]
+    tasks: list[Task] = [(kind, *options.ways) for kind in options.types or known]
     results: list[tuple[Task, Any]] = []
     for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):
         results.append((task, result))
-        verdicts = [result[name]["verdict"] for name in PRECISIONS] if "parameters" in result else list(result.values())
-        print(*task, *verdicts, sep=" | ", flush=True)
+        made = "parameters" in result
+        verdicts = [result[name]["verdict"] for name in options.ways] if made else list(result.values())
+        print(task[0], *verdicts, sep=" | ", flush=True)
     results.sort()
     versions = ("torch", "transformers", "onnxruntime-gpu")
-    text = page("The models of transformers", __doc__ or "", versions, COLUMNS, rows(results))
+    columns = ["type", "million parameters", "values", *options.ways, "calls in eager torch"]
+    title = f"The models of transformers, {' and '.join(options.ways)}"
+    text = page(title, __doc__ or "", versions, columns, rows(results))
     show(f"{text}\n{summary(results)}", options.write)
 
 
