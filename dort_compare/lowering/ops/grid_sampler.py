@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 import torch
 
@@ -14,6 +16,10 @@ aten = torch.ops.aten
 _MODES = ("linear", "nearest", "cubic")
 _OLD_MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
+_NEAREST, _CUBIC = 1, 2
+_ZEROS, _REFLECTION = 0, 2
+_FAR = 1e4
+"""Outside of every image, in halves of its width."""
 
 
 @lowering(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
@@ -21,18 +27,28 @@ _PADDINGS = ("zeros", "border", "reflection")
 def grid_sampler(
     op: Builder, x: ir.Value, grid: ir.Value, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> ir.Value:
-    """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, ...) -> Tensor"""
+    """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, ...) -> Tensor
+
+    ONNX Runtime counts pixels in integers: a place that these do not reach, or NaN, would read some pixel of the image.
+    As in torch's kernels, weights of a place that is not finite are NaN in images; a volume has nothing there.
+    """
     if is_empty(x, grid):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
     if op.opset < 20 and len(shape_of(x)) == 5:
         return _read(op, x, Sampling.of(op, x, grid, interpolation_mode, padding_mode, align_corners))
-    return op.GridSample(
+    near = op.Clip(grid, -_FAR, _FAR) if padding_mode != _REFLECTION else grid
+    sampled = op.GridSample(
         x,
-        grid,
+        near,
         mode=(_MODES if op.opset >= 20 else _OLD_MODES)[interpolation_mode],
         padding_mode=_PADDINGS[padding_mode],
         align_corners=int(align_corners),
     )
+    if padding_mode != _ZEROS and interpolation_mode != _CUBIC:
+        return sampled
+    nowhere = op.IsNaN(op.ReduceSum(op.Sub(grid, grid), [-1], keepdims=0))
+    has_weights = len(shape_of(x)) == 4 and interpolation_mode != _NEAREST
+    return op.Where(op.Unsqueeze(nowhere, [1]), math.nan if has_weights else 0, sampled)
 
 
 def _read(op: Builder, x: ir.Value, sampling: Sampling) -> ir.Value:

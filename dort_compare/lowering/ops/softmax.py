@@ -16,7 +16,7 @@ aten = torch.ops.aten
 @in_float32
 def softmax(op: Builder, x: ir.Value, dim: int, half_to_float: bool) -> ir.Value:
     """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    return op.Softmax(x, axis=dim) if shape_of(x) else op.Div(x, x)
+    return op.Softmax(x, axis=dim) if shape_of(x) else op.Exp(op.Sub(x, x))
 
 
 @lowering(aten._softmax_backward_data.default)
