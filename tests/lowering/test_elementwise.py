@@ -60,21 +60,6 @@ def assert_same_signs(actual: Tensor, expected: Tensor) -> None:
     assert torch.equal(actual.signbit()[~actual.isnan()], expected.signbit()[~expected.isnan()])
 
 
-@pytest.mark.parametrize(
-    ("target", "bounds"),
-    [
-        (aten.hardtanh_backward.default, (-1, 2)),
-        (aten.hardshrink_backward.default, (0.5,)),
-        (aten.softshrink_backward.default, (0.5,)),
-        (aten.threshold_backward.default, (0.5,)),
-    ],
-    ids=str,
-)
-def test_the_gradient_by_nan_is_torchs(target: Any, bounds: tuple[float, ...]) -> None:
-    grad, x = torch.tensor([3.0, 4.0, 5.0]), torch.tensor([torch.nan, 0.7, -9.0])
-    assert torch.equal(on_onnx_runtime(target, grad, x, *bounds), target(grad, x, *bounds))
-
-
 @pytest.mark.parametrize("target", [aten._softmax.default, aten._log_softmax.default], ids=str)
 @pytest.mark.parametrize("x", [0.0, -0.0, 1.5, 1e-40, torch.inf, -torch.inf, torch.nan])
 def test_the_softmax_of_a_single_number(target: Any, x: float) -> None:

@@ -100,7 +100,7 @@ def hardtanh(op: Builder, x: ir.Value, min_val: Number = -1, max_val: Number = 1
 @in_kernel_dtype()
 def hardtanh_backward(op: Builder, grad: ir.Value, x: ir.Value, min_val: ir.Value, max_val: ir.Value) -> ir.Value:
     """hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"""
-    return op.Where(op.Or(op.LessOrEqual(x, min_val), op.GreaterOrEqual(x, max_val)), 0, grad)
+    return op.Where(op.And(op.Greater(x, min_val), op.Less(x, max_val)), grad, 0)
 
 
 @lowering(aten.hardsigmoid.default)
@@ -166,4 +166,4 @@ def hardshrink(op: Builder, x: ir.Value, lambd: ir.Value | None = None) -> ir.Va
 @in_kernel_dtype()
 def shrink_backward(op: Builder, grad: ir.Value, x: ir.Value, lambd: ir.Value) -> ir.Value:
     """softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor"""
-    return op.Where(op.LessOrEqual(op.Abs(x), lambd), 0, grad)
+    return op.Where(op.Greater(op.Abs(x), lambd), grad, 0)
