@@ -383,6 +383,41 @@ def test_results_that_nobody_reads_are_not_held_against_others_of_their_shape(is
     assert unread == ["ok"] * (2 if is_flat else 4)
 
 
+class Assigned(nn.Module):
+    """Returns what it mixes, and weights that nobody reads, of the same shape: the graph does not compute them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.linear(x), (x @ x.mT).softmax(-1)
+
+
+class Assigning(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.assign, self.norm = Assigned(), nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mixed, weights = self.assign(x)
+        mixed += x
+        return mixed + self.norm(mixed), weights
+
+
+class Grouping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.assigning = Assigning()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.assigning(x)[0]
+
+
+def test_a_result_that_nobody_reads_is_not_held_against_one_that_eager_overwrites() -> None:
+    assert_clean(compare(Grouping(), (torch.randn(2, 4, 4),), backward=True))
+
+
 class Pooled(nn.Module):
     """Returns a sequence, which is a view of a product, and a view of it, as encoders return what they pool."""
 

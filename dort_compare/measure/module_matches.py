@@ -119,7 +119,8 @@ class Matches:
         """Whether what was held against eager at this place is sure to belong there.
 
         It is where it is equal to within noise. Otherwise it has to be the only value of its dtype and shape that the
-        call gives, but for those that are certain at other places, and the place the only one that asks for it.
+        call gives, but for those that are certain at other places, and the place the only one that asks for it, or
+        would if eager had not overwritten what it has there.
         """
         match = self.found[place]
         if match.ok or match.node is None:
@@ -127,7 +128,7 @@ class Matches:
         kind = self.dtypes[place], self.shapes[place]
         others = [p for p in self._places[place.kind, place.call] if (self.dtypes[p], self.shapes[p]) == kind]
         taken = {found.node for p in others if (found := self.found.get(p)) and found.ok}
-        asking = [p for p in others if (found := self.found.get(p)) and not found.ok]
+        asking = [p for p in others if p in self.written or ((found := self.found.get(p)) and not found.ok)]
         return len(asking) == 1 and len(match.fits - taken) == 1
 
     def forget(self) -> None:
