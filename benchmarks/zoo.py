@@ -33,7 +33,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dort_compare import Report, compare
-from dort_compare.runtime.providers import nearest
+from dort_compare.errors import nearest
 
 WAYS = {
     "float32": (None, False),

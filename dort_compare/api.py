@@ -15,9 +15,9 @@ from torch import nn
 from dort_compare.backends import DebugBackend
 from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, nearest
 from dort_compare.report import Report
-from dort_compare.runtime.providers import nearest, once
+from dort_compare.runtime.providers import once
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -84,6 +85,12 @@ class StaleRecordError(DortError):
 def one_line(problem: BaseException) -> str:
     """The type of an exception and what it says, in one line."""
     return " ".join(f"{type(problem).__name__}: {problem}".split())
+
+
+def nearest(name: str, choices: Sequence[str]) -> str:
+    """ ", did you mean 'x'?" where a choice resembles ``name``, else nothing."""
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
 
 
 @contextmanager

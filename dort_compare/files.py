@@ -30,8 +30,11 @@ def check_folder(folder: Path) -> None:
             raise UsageError(f"cannot write into {folder}: no permission or no folder; choose another one")
 
 
-def check_apart(written: Iterable[Path], read: Iterable[Path] = ()) -> None:
-    """Raises UsageError where two of the files that are ``written`` are one, or one is ``read`` too."""
+def check_files(written: Iterable[Path], read: Iterable[Path] = ()) -> None:
+    """Raises UsageError where one of the files to be ``written`` cannot be, or is another one, or ``read`` too."""
+    written = list(written)
+    for path in written:
+        check_writable(path)
     known = {os.path.realpath(path) for path in read}
     for path in written:
         if path.exists() and not path.is_file():

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import onnxruntime as ort
 
 from dort_compare.dump.files import is_plain_name
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, nearest
 from dort_compare.log import MOST_VERBOSE
 from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
-from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, nearest, newest_opset, serving
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, newest_opset, serving
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")

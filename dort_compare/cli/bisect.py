@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dort_compare.cli import options
-from dort_compare.files import check_apart, check_writable, write
+from dort_compare.files import check_files, write
 
 
 @click.command(context_settings=options.HELP, short_help="Which of ONNX Runtime's optimizers departs.")
@@ -28,8 +28,7 @@ def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
     from dort_compare.report.report import SCHEMA
 
     if json_file is not None:
-        check_writable(json_file)
-        check_apart([json_file], filter(None, [given["model"]]))
+        check_files([json_file], filter(None, [given["model"]]))
     found = {}
     for name, bisection in bisected(dump, **given):
         found[name] = bisection

@@ -9,7 +9,7 @@ import click
 
 from dort_compare.cli import options
 from dort_compare.errors import UsageError
-from dort_compare.files import check_apart, check_writable
+from dort_compare.files import check_files
 
 if TYPE_CHECKING:
     import torch
@@ -52,9 +52,7 @@ def diff(
     from dort_compare import onnx_diff
 
     written = [file for file in (json_file, html_file) if file is not None]
-    for file in written:
-        check_writable(file)
-    check_apart(written, filter(None, (first, second, inputs_file)))
+    check_files(written, filter(None, (first, second, inputs_file)))
     inputs = None if inputs_file is None else _read(inputs_file)
     found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))

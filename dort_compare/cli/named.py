@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import re
@@ -15,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from dort_compare.cli.frames import theirs
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, nearest
 
 _FORM = re.compile(r"(?P<place>.+?\.py|\w+(?:\.\w+)*):(?P<expression>.+)", re.DOTALL)
 
@@ -54,9 +53,8 @@ class Named:
         found: Any = _module(self.place)
         for name in self.path:
             if not hasattr(found, name):
-                near = difflib.get_close_matches(name, dir(found), n=1)
-                hint = f"did you mean {near[0]!r}?" if near else "name one that it defines"
-                raise UsageError(f"{self.place} has no {'.'.join(self.path)!r}: {hint}")
+                hint = nearest(name, dir(found)) or "; name one that it defines"
+                raise UsageError(f"{self.place} has no {'.'.join(self.path)!r}{hint}")
             found = getattr(found, name)
         return found
 

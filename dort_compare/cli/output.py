@@ -13,7 +13,7 @@ import click
 from dort_compare.cli.colour import show
 from dort_compare.cli.options import FILE
 from dort_compare.errors import UsageError
-from dort_compare.files import check_apart, check_folder, check_writable
+from dort_compare.files import check_files, check_folder
 
 if TYPE_CHECKING:
     from dort_compare.report import Report
@@ -42,13 +42,14 @@ class Output:
     def check(self, dump: Path | None = None, read: Iterable[Path] = ()) -> None:
         """Raises UsageError, before any work, where a file cannot be written, lies in the ``dump`` that is made, or is
         another one or what is ``read``."""
+        check_files((path for form, path in self.files.items() if form not in _FOLDERS), read)
         for form, path in self.files.items():
-            check_folder(path) if form in _FOLDERS else check_writable(path)
+            if form in _FOLDERS:
+                check_folder(path)
             if dump is not None and dump.absolute() in (path.absolute(), *path.absolute().parents):
                 raise UsageError(
                     f"{_flag(form)} {path} lies in the dump folder, which is replaced as a whole; put it beside"
                 )
-        check_apart((path for form, path in self.files.items() if form not in _FOLDERS), read)
 
     def echo(self, text: str) -> None:
         """Prints what is not the verdict."""

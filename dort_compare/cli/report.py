@@ -8,7 +8,7 @@ import click
 
 from dort_compare.cli import options
 from dort_compare.cli.colour import show
-from dort_compare.files import check_apart, check_writable, write
+from dort_compare.files import check_files, write
 from dort_compare.plain import printable
 
 
@@ -27,8 +27,7 @@ def report(*, reports: tuple[Path, ...], html_file: Path | None) -> bool:
     from dort_compare.report.reading import read_runs
 
     if html_file is not None:
-        check_writable(html_file)
-        check_apart([html_file], reports)
+        check_files([html_file], reports)
     if len(reports) == 1:
         return _alone(reports[0], html_file)
     runs = read_runs(reports)

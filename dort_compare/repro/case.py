@@ -11,13 +11,12 @@ import torch
 from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
-from dort_compare.errors import ExecutionError, UsageError
+from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.floor import rounding
 from dort_compare.measure.local import local_error
 from dort_compare.measure.metrics import distance
 from dort_compare.provenance import Provenance
 from dort_compare.repro.cut import cut_names, cut_out
-from dort_compare.runtime.providers import nearest
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun, Replay
 from dort_compare.trace.lockstep import Step, lockstep

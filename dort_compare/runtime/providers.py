@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.errors import RuntimeUnavailableError, UsageError, nearest
 
 ProviderSpec = str | tuple[str, Mapping[str, Any]]
 Provider = tuple[str, dict[str, Any]]
@@ -148,12 +147,6 @@ def _prepare_cuda() -> None:
     if _SHORT["cuda"] not in ort.get_available_providers():
         raise RuntimeUnavailableError("this ONNX Runtime has no CUDA provider; pip install onnxruntime-gpu")
     ort.preload_dlls()
-
-
-def nearest(name: str, choices: Sequence[str]) -> str:
-    """ ", did you mean 'x'?" where a choice resembles ``name``, else nothing."""
-    close = difflib.get_close_matches(name, choices, n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
 
 
 @functools.cache

@@ -93,8 +93,8 @@ def test_a_file_that_is_named_twice_is_run_once(folder):
         ("no_such_thing:make", "there is no module no_such_thing in this folder or among the installed packages"),
         ("tiny_model.part:make", "there is no module tiny_model.part"),
         ("no_such_file.py:make", "there is no file no_such_file.py"),
-        ("tiny_model:Maker", "tiny_model has no 'Maker': did you mean 'Makers'?"),
-        ("tiny_model:Makers.Outer", "tiny_model has no 'Makers.Outer': "),
+        ("tiny_model:Maker", "tiny_model has no 'Maker', did you mean 'Makers'?"),
+        ("tiny_model:Makers.Outer", "tiny_model has no 'Makers.Outer'; name one that it defines"),
         ("tiny_model:number", "tiny_model:number is of type int; name a callable that returns a torch.nn.Module"),
     ],
 )
