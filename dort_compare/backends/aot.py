@@ -13,6 +13,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
+from torch._inductor import config as inductor_config
 
 from dort_compare import provenance
 from dort_compare.backends import saved
@@ -52,9 +53,10 @@ def aot_backend(
         if kind := foreign_subclass(example_inputs):
             fallbacks.extend(fall_back(options, graph_module, kind))
             return graph_module.forward
-        # donated activations forbid retain_graph=True
+        # donated activations forbid retain_graph=True; what nobody reads is drawn all the same, as eager draws it
         with (
             functorch_config.patch(donated_buffer=False),
+            inductor_config.patch(fallback_random=True),
             _plain_recurrent_layers(),
             right_margin_loss(),
             tracing(options.verbose, graph_module, compile_id()) as told,

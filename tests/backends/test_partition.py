@@ -128,6 +128,33 @@ def test_random_ops_keep_their_order() -> None:
     assert torch.equal(got[1], expected[1])
 
 
+class Unread(nn.Module):
+    """Drops out what nobody reads, and then what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.linear(x)
+        nn.functional.dropout(hidden.sin(), 0.5)
+        return nn.functional.dropout(hidden, 0.5)
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
+def test_what_nobody_reads_is_drawn_as_in_eager(backend: str, is_training: bool) -> None:
+    model, x = Unread(), torch.ones(5, 8)
+    compiled = torch.compile(model, backend=backend)
+    with torch.set_grad_enabled(is_training):
+        torch.manual_seed(11)
+        expected = model(x)
+        torch.manual_seed(11)
+        torch.testing.assert_close(compiled(x), expected)
+    report = compare(model, (x,), backward=is_training)
+    assert report.verdict == "agree", str(report)
+
+
 def test_of_two_dropouts_nothing_else_falls_back() -> None:
     """They are tied to keep their order, and return tuples."""
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 3), nn.Dropout())
