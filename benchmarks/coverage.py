@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import shlex
 import sys
 import warnings
 from collections import defaultdict
@@ -19,9 +18,10 @@ from typing import Any
 
 from core_coverage import measure_overload
 from coverage_page import page, tested
-from coverage_workers import Result, Task, run_tasks, serve
 from model_coverage import family_names, measure_family
 from op_coverage import entries_called, entry_names, measure_entry
+from pages import command
+from workers import Result, Task, run_tasks, serve
 
 from dort_compare.lowering.table import core_overloads
 
@@ -44,22 +44,9 @@ def measure(task: Task) -> Result:
 
 
 def measured(tasks: Sequence[Task], jobs: int, journal: Path | None) -> list[Result]:
-    """The results in the order of the tasks, with the progress on standard error.
-
-    What the journal holds is not measured again, and what is measured is added to it at once.
-    """
-    lines = journal.read_text().splitlines() if journal and journal.exists() else []
-    kept = ((tuple(task), result) for task, result in map(json.loads, lines))
-    results: dict[Task, Result] = {task: result for task, result in kept if "lost" not in result}
-    missing = [task for task in tasks if task not in results]
-    for done, (task, result) in enumerate(run_tasks([sys.executable, __file__, "--serve"], missing, jobs, SECONDS), 1):
-        results[task] = {"name": task[1], **result}
-        sys.stderr.write(f"\r{done} of {len(missing)}: {task[0]} {task[1]}\033[K")
-        if journal:
-            with journal.open("a") as file:
-                file.write(json.dumps([task, results[task]]) + "\n")
-    sys.stderr.write("\n" if missing else "")
-    return [results[task] for task in tasks]
+    """The results in the order of the tasks."""
+    results = dict(run_tasks([sys.executable, __file__, "--serve"], tasks, jobs, SECONDS, journal))
+    return [{"name": task[1], **results[task]} for task in tasks]
 
 
 def overload_tasks(entries: Sequence[Result]) -> list[Task]:
@@ -105,8 +92,7 @@ def main() -> None:
     overloads = measured(tasks, arguments.jobs, arguments.journal)
     families = [name for name in family_names() if only in name] if "models" in parts else []
     models = measured([("family", name) for name in families], arguments.jobs, arguments.journal)
-    command = shlex.join(["python", "benchmarks/coverage.py", *sys.argv[1:]])
-    text = page(command, entries if "ops" in parts else [], overloads, models)
+    text = page(command(), entries if "ops" in parts else [], overloads, models)
     if arguments.write:
         PAGE.write_text(text)
         TESTED.write_text(json.dumps(tested(overloads), indent=1) + "\n")

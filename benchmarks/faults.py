@@ -10,7 +10,6 @@ import argparse
 import itertools
 import json
 import logging
-import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,12 +17,13 @@ from dataclasses import astuple
 from pathlib import Path
 
 import torch
-from coverage_workers import Result, Task, run_tasks, serve
 from fault_clean import measure_clean
 from fault_kinds import KINDS
 from fault_subjects import AUTOCAST, Subject, graph_runs
 from fault_trials import Bench
 from faults_page import is_reached, page
+from pages import command
+from workers import Result, Task, run_tasks, serve
 
 from dort_compare.models import PARTS, SOURCES
 from dort_compare.models.families import FAMILIES
@@ -85,26 +85,6 @@ def _seeds(count: int, subject: Subject) -> range:
     return range(max(1, min(count, count * 64 // cost)))
 
 
-def run(tasks: list[Task], journal: Path | None, jobs: int) -> dict[Task, Result]:
-    """The results of all tasks; those that the journal holds already are not measured again."""
-    done = dict(_journalled(journal)) if journal and journal.exists() else {}
-    missing = [task for task in tasks if task not in done]
-    with journal.open("a") if journal else open("/dev/null", "w") as file:  # noqa: PTH123
-        command = [sys.executable, __file__, "--worker"]
-        for number, (task, result) in enumerate(run_tasks(command, missing, jobs, SECONDS), 1):
-            done[task] = result
-            print(json.dumps([task, result]), file=file, flush=True)
-            print(f"{number}/{len(missing)} {' '.join(task)[:150]}", file=sys.stderr, flush=True)
-    return {task: done[task] for task in tasks}
-
-
-def _journalled(journal: Path) -> Iterator[tuple[Task, Result]]:
-    for line in journal.read_text().splitlines():
-        task, result = json.loads(line)
-        if "lost" not in result:
-            yield tuple(task), result
-
-
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """What is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,9 +121,10 @@ def main() -> None:
         return
     tasks = [] if options.only_clean else list(fault_tasks(options))
     tasks += [] if options.only_faults else list(clean_tasks(options))
-    results = run(tasks, options.journal, options.jobs)
-    flags = [flag for flag in sys.argv[1:] if flag != str(options.journal) and flag != "--journal"]
-    text = page(results, shlex.join(["python", "benchmarks/faults.py", *flags]))
+    worker = [sys.executable, __file__, "--worker"]
+    found = dict(run_tasks(worker, tasks, options.jobs, SECONDS, options.journal))
+    results = {task: found[task] for task in tasks}
+    text = page(results, command())
     print(text)
     if options.write:
         options.write.write_text(text)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from coverage_workers import Result, Task
 from fault_subjects import Subject
 from fault_trials import CLEAR
+from workers import Result, Task
 
 from dort_compare.models import PARTS
 

@@ -21,15 +21,23 @@ def processor() -> str:
     return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
+def command() -> str:
+    """What a person types to measure the same: without the journal of a run that went on where another stopped."""
+    flags = sys.argv[1:]
+    if "--journal" in flags:
+        place = flags.index("--journal")
+        del flags[place : place + 2]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *flags])
+
+
 def page(title: str, about: str, versions: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown page of one table, made by the program that runs.
 
     ``about`` is the docstring of that program: what follows its summary and its example stands above the table.
     ``versions`` names packages.
     """
-    command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     installed = ", ".join(f"{name} {version(name)}" for name in versions)
-    head = f"`{command}`, {time.strftime('%Y-%m-%d')}, {processor()}, {installed}."
+    head = f"`{command()}`, {time.strftime('%Y-%m-%d')}, {processor()}, {installed}."
     table = [columns, ["---"] * len(columns), *rows]
     lines = [f"# {title}", "", head, "", about.split("\n\n", 2)[2]]
     return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in table), ""])

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from coverage_workers import Result, Task, run_tasks, serve
 from pages import page, show
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from workers import Result, Task, run_tasks, serve
 
 from dort_compare import Report, compare
 from dort_compare.errors import nearest
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--types", nargs="+", help="only these")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["float32", "bfloat16"], help="how they run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
+    parser.add_argument("--journal", type=Path, help="file from which an interrupted run goes on")
     parser.add_argument("--write", type=Path, help="file for the page, beside the screen")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -158,7 +159,9 @@ def main() -> None:
             parser.error(f"AutoModel knows no type {kind!r}{nearest(kind, known)}; docs/zoo.md names all of them")
     tasks: list[Task] = [(kind, *options.ways) for kind in options.types or known]
     results: list[tuple[Task, Any]] = []
-    for task, result in run_tasks([sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS):
+    for task, result in run_tasks(
+        [sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS, options.journal
+    ):
         results.append((task, result))
         made = "parameters" in result
         verdicts = [result[name]["verdict"] for name in options.ways] if made else list(result.values())

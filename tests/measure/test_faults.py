@@ -7,10 +7,10 @@ from dataclasses import astuple
 from pathlib import Path
 
 import fault_trials
-import faults
 import onnx
 import pytest
 import torch
+import workers
 from fault_clean import measure_clean
 from fault_kinds import KINDS, faults_of
 from fault_subjects import AUTOCAST, Subject, graph_runs
@@ -87,12 +87,13 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def answer(command: object, tasks: list, jobs: int, seconds: float) -> object:
         asked.append(list(tasks))
-        return ((task, {"checked": 1}) for task in tasks)
+        return ((task, {"checked": 1} if task == first else {"lost": "no answer in 9 s"}) for task in tasks)
 
-    monkeypatch.setattr(faults, "run_tasks", answer)
-    faults.run([first], journal, 1)
-    assert faults.run([first, second], journal, 1) == {first: {"checked": 1}, second: {"checked": 1}}
-    assert asked == [[first], [second]]
+    monkeypatch.setattr(workers, "_run", answer)
+    for _ in range(2):
+        found = list(workers.run_tasks([], [first, second], 1, 9, journal))
+        assert found == [(first, {"checked": 1}), (second, {"lost": "no answer in 9 s"})]
+    assert asked == [[first, second], [second]]
 
 
 def test_a_clean_model_is_clean_for_every_seed() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 Task = tuple[str, ...]
@@ -27,12 +28,32 @@ def serve(measure: Callable[[Task], Result]) -> None:
 
 
 def run_tasks(
-    command: Sequence[str], tasks: Sequence[Task], jobs: int, seconds: float
+    command: Sequence[str], tasks: Sequence[Task], jobs: int, seconds: float, journal: Path | None = None
 ) -> Iterator[tuple[Task, Result]]:
     """Results in the order in which they come in, from ``jobs`` workers started with ``command``.
 
-    The result of a task whose worker died or took longer than ``seconds`` is ``{"lost": reason}``.
+    The result of a task whose worker died or took longer than ``seconds`` is ``{"lost": reason}``. What the ``journal``
+    holds comes first and is not measured again, but for what was lost; what is measured is added to it at once.
     """
+    done = dict(_read(journal)) if journal and journal.exists() else {}
+    missing = [task for task in tasks if task not in done]
+    yield from ((task, done[task]) for task in tasks if task in done)
+    for number, (task, result) in enumerate(_run(command, missing, jobs, seconds), 1):
+        if journal:
+            with journal.open("a") as file:
+                print(json.dumps([task, result]), file=file)
+        print(f"{number}/{len(missing)} {' '.join(task)[:150]}", file=sys.stderr, flush=True)
+        yield task, result
+
+
+def _read(journal: Path) -> Iterator[tuple[Task, Result]]:
+    for line in journal.read_text().splitlines():
+        task, result = json.loads(line)
+        if "lost" not in result:
+            yield tuple(task), result
+
+
+def _run(command: Sequence[str], tasks: Sequence[Task], jobs: int, seconds: float) -> Iterator[tuple[Task, Result]]:
     waiting: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
     for task in [*tasks, *[None] * jobs]:
         waiting.put(task)
