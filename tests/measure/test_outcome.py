@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from dort_compare import compare
 from dort_compare.measure.outcome import outcome_of
 from dort_compare.trace import Outcome
 
@@ -38,3 +39,33 @@ def test_float64_excuses_what_departs_and_does_not_accuse_what_agrees() -> None:
 
 def test_half_precision_is_always_held_against_float64() -> None:
     assert judged(["near"], torch.bfloat16) == {"near": (True, True)}
+
+
+def test_no_gradient_is_a_gradient_of_zero_and_of_nothing_else() -> None:
+    zero, other = torch.zeros(2), torch.tensor([0.0, 1e-30])
+    for one, no in ((zero, True), (other, False), (torch.full((2,), torch.nan), False)):
+        for eager, compiled in (({}, {"w": one}), ({"w": one}, {})):
+            (row,) = outcome_of("debug", Outcome({}, eager), Outcome({}, compiled), lambda: Outcome({}), torch.float32)
+            assert row.ok is no
+            (row,) = outcome_of("debug", Outcome(eager), Outcome(compiled), lambda: Outcome({}), torch.float32)
+            assert not row.ok
+
+
+class Broken(nn.Module):
+    """Its first graph returns what nobody reads beside what its second one reads: autograd gives it a gradient of zero,
+    and eager none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.unread = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, z = self.read(x), self.unread(x)
+        torch._dynamo.graph_break()
+        return y.sin() + 0 * len(z)
+
+
+def test_a_gradient_that_autograd_makes_of_zeros_where_eager_has_none_is_no_departure() -> None:
+    report = compare(Broken(), (torch.randn(3, 4),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.name for row in report.outputs} >= {"unread.weight"}
