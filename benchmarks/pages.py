@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import re
 import shlex
@@ -23,10 +24,9 @@ def processor() -> str:
 
 def command() -> str:
     """What a person types to measure the same: without the journal of a run that went on where another stopped."""
-    flags = sys.argv[1:]
-    if "--journal" in flags:
-        place = flags.index("--journal")
-        del flags[place : place + 2]
+    journal = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    journal.add_argument("--journal")
+    _, flags = journal.parse_known_args()
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *flags])
 
 

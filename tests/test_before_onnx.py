@@ -96,7 +96,8 @@ def test_of_many_nodes_that_may_have_departed_the_first_and_last_are_named(decom
     assert_named(report, "0.act")
     nodes = next(row for row in report.modules if row.status == "departs").fx_nodes
     assert len(nodes) == 20
-    assert report.causes[0].fx_node == " ".join([*nodes[:3], "...", *nodes[-3:]])
+    assert report.causes[0].fx_node == " ".join(nodes)
+    assert " ".join([*nodes[:3], "...", *nodes[-3:]]) in str(report)
 
 
 def test_dropout_that_torch_loses_between_recurrent_layers_is_named() -> None:

@@ -22,8 +22,12 @@ def partition(
     """Torch's partitioner, which honours activation checkpointing; inductor and aot_eager use it too.
 
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
-    partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved.
+    partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved. What
+    the backward pass draws is not drawn before.
     """
+    for node in joint.graph.nodes:
+        if _is_random(node) and node.meta.get("partitioner_tag") is None:
+            node.meta["partitioner_tag"] = "must_be_in_backward"
     forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
     written, output = _written(forward.graph, told[:num_fwd_outputs]), forward.graph.output_node()
@@ -45,6 +49,10 @@ def rewriting_partition(
     forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
+
+
+def _is_random(node: fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _written(graph: fx.Graph, told: Sequence[Any]) -> set[fx.Node]:

@@ -8,8 +8,6 @@ from dort_compare.measure.modules import ModuleRow, departures
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.verdict import Divergence
 
-_ENDS = 3
-
 
 def first_departure(modules: Sequence[ModuleRow], reference: Sequence[OutcomeRow]) -> Divergence | None:
     """Where plain eager and the traced graphs, both on torch's kernels, part first; None where they do not.
@@ -52,12 +50,7 @@ def _of_module(row: ModuleRow) -> Divergence:
     what = f"the {'output' if row.kind == 'output' else 'gradient by the output'}{_leaf(row)} of {name}"
     nodes = row.fx_nodes or (row.fx_node,)
     target = row.target if len(nodes) == 1 else ""
-    return Divergence("eager", _named(nodes), target, None, (), row.cause, row.source, _reason(what, row))
-
-
-def _named(nodes: Sequence[str]) -> str:
-    """The nodes that departed together; of many, as those of a recurrent layer, the first and the last ones."""
-    return " ".join(nodes if len(nodes) <= 2 * _ENDS else [*nodes[:_ENDS], "...", *nodes[-_ENDS:]])
+    return Divergence("eager", " ".join(nodes), target, None, (), row.cause, row.source, _reason(what, row))
 
 
 def _leaf(row: ModuleRow) -> str:

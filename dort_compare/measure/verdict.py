@@ -18,9 +18,9 @@ Judgement = Literal["agree", "diverge"]
 class Divergence:
     """A value that departs by itself, or makes more than noise of noise, and why it is held to.
 
-    ``fx_node`` is the call that computes it, ``further`` which side lies further from float64 on the same operands,
-    where that was measured. Distances are in the unit of the values. ``operands`` are the values of ``graph`` that the
-    call reads.
+    ``fx_node`` is the call that computes it, or the calls, in order, that depart together; ``further`` which side lies
+    further from float64 on the same operands, where that was measured. Distances are in the unit of the values.
+    ``operands`` are the values of ``graph`` that the call reads.
     """
 
     phase: str

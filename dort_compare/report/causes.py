@@ -77,8 +77,14 @@ def _head(report: Report) -> str:
 
 def _what(cause: Divergence) -> str:
     """What departs: a value, or where none does, as the reason says."""
-    name = f"{cause.phase} {cause.fx_node}" if cause.fx_node else cause.reason
+    name = f"{cause.phase} {_ends(cause.fx_node)}" if cause.fx_node else cause.reason
     return name + (f" ({cause.target})" if cause.target else "")
+
+
+def _ends(nodes: str) -> str:
+    """The nodes that departed together; of many, as those of a recurrent layer, the first and the last ones."""
+    names = nodes.split()
+    return nodes if len(names) <= _NAMES else " ".join([*names[: _NAMES // 2], "...", *names[-_NAMES // 2 :]])
 
 
 def _where(cause: Divergence) -> str:

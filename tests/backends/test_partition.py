@@ -155,6 +155,52 @@ def test_what_nobody_reads_is_drawn_as_in_eager(backend: str, is_training: bool)
     assert report.verdict == "agree", str(report)
 
 
+def noisy(is_read: bool) -> type[torch.autograd.Function]:
+    """Its backward pass draws numbers that do not depend on what comes in."""
+
+    class Noisy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            drawn = torch.rand(5, 8)
+            return grad * drawn if is_read else grad
+
+    return Noisy
+
+
+class DrawsInBackward(nn.Module):
+    def __init__(self, is_read: bool, is_broken: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.noisy, self.is_broken = noisy(is_read), is_broken
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.noisy.apply(self.linear(x)).sin()
+        if self.is_broken:
+            torch._dynamo.graph_break()
+        return nn.functional.dropout(x, 0.5)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
+def test_what_the_backward_pass_draws_is_drawn_there(backend: str, is_read: bool, is_broken: bool) -> None:
+    model, x = DrawsInBackward(is_read, is_broken), torch.randn(5, 8)
+    found = []
+    for each in (model, torch.compile(model, backend=backend)):
+        torch.manual_seed(11)
+        model.zero_grad()
+        result = each(x)
+        result.sum().backward()
+        found.append((result.detach(), model.linear.weight.grad, torch.rand(3)))
+    torch.testing.assert_close(found[1], found[0])
+    report = compare(model, (x,), backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 def test_of_two_dropouts_nothing_else_falls_back() -> None:
     """They are tied to keep their order, and return tuples."""
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 3), nn.Dropout())

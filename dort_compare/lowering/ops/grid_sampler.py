@@ -18,8 +18,8 @@ _OLD_MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 _NEAREST, _CUBIC = 1, 2
 _ZEROS, _REFLECTION = 0, 2
-_FAR = 1e4
-"""Outside of every image, in halves of its width."""
+_FAR = 16.0
+"""Outside of every image, even one pixel wide, in halves of its width; float32 still tells pixels apart there."""
 
 
 @lowering(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
@@ -30,7 +30,8 @@ def grid_sampler(
     """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, ...) -> Tensor
 
     ONNX Runtime counts pixels in integers: a place that these do not reach, or NaN, would read some pixel of the image.
-    As in torch's kernels, weights of a place that is not finite are NaN in images; a volume has nothing there.
+    As in torch's kernels, weights of a place that is not finite are NaN in images; a volume has nothing there. Padding
+    by reflection is left as it is: so far outside a rounding decides which pixel a place reads.
     """
     if is_empty(x, grid):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))

@@ -56,7 +56,10 @@ def _spread(op: Builder, grads: ir.Value, pixels: ir.Value, sampling: Sampling) 
 
 
 def _by_place(op: Builder, grads: ir.Value, pixels: ir.Value, sampling: Sampling) -> ir.Value:
-    """(batch, places, rank): what each pixel is worth to the place, times how its weight changes with the number."""
+    """(batch, places, rank): what each pixel is worth to the place, times how its weight changes with the number.
+
+    In volumes a pixel that is not there counts for nothing, even where its weight is NaN, as in torch's kernels.
+    """
     dtype = opmath(op.result_dtype)
     sums: list[ir.Value | None] = [None] * len(sampling.axes)
     for corner in sampling.corners:
@@ -65,6 +68,8 @@ def _by_place(op: Builder, grads: ir.Value, pixels: ir.Value, sampling: Sampling
         for d, sign in enumerate(corner.signs):
             others = [weight for e, weight in enumerate(corner.weights) if e != d]
             change = op.Mul(functools.reduce(op.Mul, others, worth), op.const(sign, dtype))
+            if len(sampling.axes) == 3:
+                change = op.Where(corner.exists, change, op.const(0, dtype))
             so_far = sums[d]
             sums[d] = change if so_far is None else op.Add(so_far, change)
     by_number = [op.Unsqueeze(op.Mul(total, axis.slope), [2]) for total, axis in zip(sums, sampling.axes, strict=True)]

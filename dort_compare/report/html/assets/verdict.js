@@ -15,6 +15,11 @@ function sentence(report) {
   return text.replace(/^(agree|diverge)( \(and \d+ more\))?: /, "");
 }
 
+function ends(nodes) {
+  const names = nodes.split(" ");
+  return names.length <= 6 ? nodes : [...names.slice(0, 3), "...", ...names.slice(-3)].join(" ");
+}
+
 function causesSection(report, open) {
   if (!report.causes.length) return null;
   const shown = report.causes.slice(0, 20), left = report.causes.length - shown.length;
@@ -29,7 +34,7 @@ function causeCard(report, cause, open) {
   const isFurther = (side) => cause.further_from_float64 === side && !hidesElements(cause);
   const float64 = (side, value) => [`${side} from float64${hidesElements(cause) ? ", finite elements" : ""}`, value === null ? null : number(value) + (isFurther(side) ? ", further" : "")];
   return make("article", { class: "cause" },
-    make("header", {}, make("h3", { class: "code" }, cause.fx_node || "the model"), make("span", { class: "code soft" }, cause.target),
+    make("header", {}, make("h3", { class: "code" }, ends(cause.fx_node) || "the model"), make("span", { class: "code soft" }, cause.target),
       row ? make("button", { type: "button", onclick: () => open(row, true) }, "Open") : null),
     make("p", {}, cause.reason),
     facts([
