@@ -20,9 +20,7 @@ import argparse
 import contextlib
 import json
 import resource
-import shlex
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,7 +30,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from pages import processor
+from pages import command, processor
 from processes import in_a_process
 
 from dort_compare import DebugBackend, compare, comparison
@@ -240,14 +238,14 @@ def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, 
     return rows
 
 
-def page(rows: list[tuple[str, str, str, float, float]], command: str, threads: int) -> str:
+def page(rows: list[tuple[str, str, str, float, float]], threads: int) -> str:
     """The figures as a Markdown page."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu", "onnx-array-api"))
     introduction = (__doc__ or "").split("\n\n", 2)[2]
     lines = [
         "# What a comparison costs",
         "",
-        f"`{command}`, {time.strftime('%Y-%m-%d')}, {processor()}, {threads} threads, {versions}. "
+        f"`{command()}`, {time.strftime('%Y-%m-%d')}, {processor()}, {threads} threads, {versions}. "
         "The Llama model part, float32, native.",
         "",
         introduction,
@@ -280,8 +278,7 @@ def main() -> None:
         name, layers, seq = arguments.only
         print(json.dumps(MEASURES[name](int(layers), int(seq))))
         return
-    text = page(measured(arguments), shlex.join(["python", "benchmarks/compare_cost.py", *sys.argv[1:]]),
-                arguments.threads)  # fmt: skip
+    text = page(measured(arguments), arguments.threads)
     print(text)
     if arguments.write:
         arguments.write.write_text(text)

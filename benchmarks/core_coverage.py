@@ -14,6 +14,8 @@ from torch.testing import make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from dort_compare.randomness import draws
+
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 CALLS = 2
 """How many calls of an overload are measured in each dtype."""
@@ -54,7 +56,7 @@ def overload_of(name: str) -> torch._ops.OpOverload:
 def reason_outside(name: str) -> str:
     """Why a core overload is not to run in ONNX Runtime, or cannot be called by itself; "" for all others."""
     overload = overload_of(name)
-    if torch.Tag.nondeterministic_seeded in overload.tags:
+    if draws(overload):
         return "random numbers are drawn in torch, so that both sides draw the same"
     if name.startswith("aten._fft_"):
         return "complex numbers, for which ONNX Runtime has no kernels"

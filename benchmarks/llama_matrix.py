@@ -6,7 +6,6 @@ import argparse
 import datetime
 import itertools
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pages import processor
+from pages import command, processor
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "compare_llama.py"
 PRECISIONS = {
@@ -85,13 +84,13 @@ def _ratio(row: dict[str, Any]) -> float:
     return float(ours) / float(eager) if ours and eager else 0.0
 
 
-def table(results: list[Result], command: str) -> str:
+def table(results: list[Result]) -> str:
     """The results as a Markdown page."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu", "transformers"))
     lines = [
         "# The Llama parts, every combination",
         "",
-        f"`{command}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, {versions}.",
+        f"`{command()}`, {datetime.datetime.now(tz=datetime.UTC).date()}, {processor()}, {versions}.",
         "",
         "*output* and *gradient*: the largest distance from eager of any output and any gradient, of both backends,",
         "relative to the tensor's largest element. *ratio*: the largest distance from float64 over eager's own, where",
@@ -113,7 +112,7 @@ def main() -> None:
     for combination in combinations(arguments):
         results.append(run(combination))
         print(" | ".join(results[-1].cells()), flush=True)
-    page = table(results, shlex.join(["python", "benchmarks/llama_matrix.py", *sys.argv[1:]]))
+    page = table(results)
     if arguments.write:
         arguments.write.write_text(page)
     agreeing = sum(result.status == 0 for result in results)

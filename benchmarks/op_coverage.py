@@ -15,6 +15,8 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dort_compare.randomness import draws
+
 UNSPECIFIED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 """Entries whose values torch leaves open."""
 
@@ -120,7 +122,7 @@ class Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.ops.add(str(func))
         self.computes |= not func.is_view
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if draws(func):
             self.aside = "random"
         for leaf in tree_leaves((args, kwargs, result)):
             if isinstance(leaf, Tensor) and leaf.is_complex():

@@ -15,6 +15,7 @@ from torch import fx
 
 from dort_compare.backends.levels import assembled, is_light
 from dort_compare.lowering.survey import call_of
+from dort_compare.randomness import draws
 from dort_compare.views import is_view
 
 
@@ -91,4 +92,4 @@ def _has_effect(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return True
-    return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+    return target._schema.is_mutable or draws(target)

@@ -13,6 +13,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.joint import row_sums_of_outputs
+from dort_compare.randomness import draws
 from dort_compare.views import history
 
 
@@ -26,7 +27,7 @@ def partition(
     the backward pass draws is not drawn before.
     """
     for node in joint.graph.nodes:
-        if _is_random(node) and node.meta.get("partitioner_tag") is None:
+        if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"
     forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
@@ -49,10 +50,6 @@ def rewriting_partition(
     forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
-
-
-def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _written(graph: fx.Graph, told: Sequence[Any]) -> set[fx.Node]:

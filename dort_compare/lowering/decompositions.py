@@ -17,6 +17,7 @@ from torch._decomp import decomposition_table
 from dort_compare.lowering import fused_layers
 from dort_compare.lowering.margin_loss import multilabel_margin_loss_forward
 from dort_compare.lowering.registry import registered
+from dort_compare.randomness import draws
 
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]
@@ -45,7 +46,7 @@ than torch traces, and so refuse what a graph hands on from one to the other."""
 def decompositions() -> dict[torch._ops.OperatorBase, Decomposition]:
     """torch's, without those of the ops that have a lowering, draw random numbers or would write, and ours."""
     kept = {*registered(), *_WRITING, *_READING}
-    table = {op: function for op, function in decomposition_table.items() if op not in kept and not _is_random(op)}
+    table = {op: function for op, function in decomposition_table.items() if op not in kept and not draws(op)}
     halves = {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
     mended = {aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward}
     return table | halves | mended | fused_layers.decompositions()
@@ -60,7 +61,3 @@ def _for_half(decomposition: Decomposition) -> Decomposition:
         return decomposition(*args, **kwargs) if dtypes & {torch.float16, torch.bfloat16} else NotImplemented
 
     return decompose
-
-
-def _is_random(op: torch._ops.OperatorBase) -> bool:
-    return isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags

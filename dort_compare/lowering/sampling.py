@@ -14,8 +14,10 @@ import torch
 from dort_compare.lowering.builder import Builder, shape_of
 from dort_compare.lowering.precision import opmath
 
-_LINEAR, _NEAREST = 0, 1
-_BORDER, _REFLECTION = 1, 2
+LINEAR, NEAREST, CUBIC = 0, 1, 2
+"""Torch's numbers of the modes of interpolation."""
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+"""Torch's numbers of the modes of padding."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,11 @@ def _axis(op: Builder, number: ir.Value, size: int, padding_mode: int, align_cor
     else:
         position = op.Div(op.Sub(op.Mul(shifted, constant(size)), constant(1)), constant(2))
     slope = constant((size - 1 if align_corners else size) / 2)
-    if padding_mode == _REFLECTION:
+    if padding_mode == REFLECTION:
         low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
         position, sign = _reflected(op, position, low, high)
         slope = op.Mul(slope, sign)
-    if padding_mode in (_BORDER, _REFLECTION):
+    if padding_mode in (BORDER, REFLECTION):
         first, last = constant(0), constant(size - 1)
         moves = op.And(op.Greater(position, first), op.Less(position, last))
         slope = op.Where(moves, slope, first)
@@ -129,7 +131,7 @@ class Sampling:
         cls, op: Builder, x: ir.Value, grid: ir.Value, interpolation_mode: int, padding_mode: int, align_corners: bool
     ) -> Sampling:
         """Refuses what has no such corners."""
-        if interpolation_mode not in (_LINEAR, _NEAREST):
+        if interpolation_mode not in (LINEAR, NEAREST):
             raise op.unsupported("cubic sampling, or its gradient")
         image = [size for size in shape_of(x) if isinstance(size, int)]
         samples = [size for size in shape_of(grid)[1:-1] if isinstance(size, int)]
@@ -140,7 +142,7 @@ class Sampling:
             numbers = op.Gather(grid, op.const(len(spatial) - 1 - d), axis=-1)
             flat = op.Reshape(numbers, [image[0], math.prod(samples)])
             axes.append(_axis(op, flat, size, padding_mode, align_corners))
-        return cls(image, samples, axes, _corners(op, axes, linear=interpolation_mode == _LINEAR))
+        return cls(image, samples, axes, _corners(op, axes, linear=interpolation_mode == LINEAR))
 
     def pixels(self, op: Builder, x: ir.Value) -> ir.Value:
         """An image as (batch, channels, pixels)."""

@@ -84,7 +84,7 @@ def _what(cause: Divergence) -> str:
 def _ends(nodes: str) -> str:
     """The nodes that departed together; of many, as those of a recurrent layer, the first and the last ones."""
     names = nodes.split()
-    return nodes if len(names) <= _NAMES else " ".join([*names[: _NAMES // 2], "...", *names[-_NAMES // 2 :]])
+    return nodes if len(names) <= _NAMES else " ".join([*names[: _NAMES // 2], "...", *names[-(_NAMES // 2) :]])
 
 
 def _where(cause: Divergence) -> str:

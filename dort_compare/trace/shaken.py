@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from dort_compare.randomness import draws
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import in_reverse, sorted_dim
@@ -148,7 +149,7 @@ def _rounds(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims") or is_view(node):
         return False
-    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+    if draws(target) or target._schema.is_mutable:
         return False
     values = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
     return any(value.is_floating_point() for value in values)

@@ -9,12 +9,11 @@ import torch
 from op_calls import Call
 from torch import Tensor
 
+from dort_compare.lowering.sampling import BORDER, CUBIC, LINEAR, NEAREST, REFLECTION, ZEROS
 from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
 
 aten = torch.ops.aten
-ZEROS, BORDER, REFLECTION = 0, 1, 2
-LINEAR, NEAREST, CUBIC = 0, 1, 2
 FAR = (1e4, -9e3, 1e7, 1e10, -1e20, 1e30)
 
 

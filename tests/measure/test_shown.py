@@ -85,16 +85,22 @@ def test_a_view_of_another_shape_departs(graphs_of: Any) -> None:
     assert last.inherited.equal
 
 
+def misshape(model: onnx.ModelProto, shape: list[int]) -> None:
+    """Of two views gives the first this shape, and the second that of the first."""
+    nodes = list(model.graph.node)
+    first, second = (node for node in nodes if node.op_type == "Reshape")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(shape), "wrong"))
+    first.input[1], second.input[1] = "wrong", "other"
+    nodes.insert(nodes.index(second), onnx.helper.make_node("Shape", [first.output[0]], ["other"]))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
 def test_a_value_of_another_shape_on_torchs_operands_departs(graphs_of: Any) -> None:
     """The memory may be the same all the same: here a view takes its shape from another, which has it wrong."""
     (graph,) = graphs_of(lambda x: x.neg().view(24).sin() + x.exp().view(3, 8).sin().sum(), torch.ones(4, 6))
     run = graph_run(graph)
-    nodes = list(run.onnx_model.graph.node)
-    first, second = (node for node in nodes if node.op_type == "Reshape")
-    first.input[1], second.input[1] = second.input[1], "other"
-    nodes.insert(nodes.index(second), onnx.helper.make_node("Shape", [first.output[0]], ["other"]))
-    del run.onnx_model.graph.node[:]
-    run.onnx_model.graph.node.extend(nodes)
+    misshape(run.onnx_model, [3, 8])
     departing = [row for row in graph_rows(run) if row.status == "diverges"]
     assert [row.target for row in departing] == ["aten.view.default"] * 2
     assert departing[1].local is not None
@@ -104,13 +110,7 @@ def test_a_value_of_another_shape_on_torchs_operands_departs(graphs_of: Any) -> 
 def test_a_value_of_another_shape_on_its_own_operands_inherits_it(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: x.neg().view(24).sin() + x.exp().view(24).sin().sum(), torch.ones(4, 6))
     run = graph_run(graph)
-    nodes = list(run.onnx_model.graph.node)
-    first, second = (node for node in nodes if node.op_type == "Reshape")
-    run.onnx_model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3, 8]), "wrong"))
-    first.input[1], second.input[1] = "wrong", "other"
-    nodes.insert(nodes.index(second), onnx.helper.make_node("Shape", [first.output[0]], ["other"]))
-    del run.onnx_model.graph.node[:]
-    run.onnx_model.graph.node.extend(nodes)
+    misshape(run.onnx_model, [3, 8])
     views = [row for row in graph_rows(run) if row.target == "aten.view.default"]
     findings = [row.inherited.finding for row in views if row.inherited is not None]
     assert findings == ["shape (3, 8) instead of (24,)"] * 2

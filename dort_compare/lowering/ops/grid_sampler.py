@@ -10,14 +10,12 @@ import torch
 from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
-from dort_compare.lowering.sampling import Sampling
+from dort_compare.lowering.sampling import CUBIC, NEAREST, REFLECTION, ZEROS, Sampling
 
 aten = torch.ops.aten
 _MODES = ("linear", "nearest", "cubic")
 _OLD_MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
-_NEAREST, _CUBIC = 1, 2
-_ZEROS, _REFLECTION = 0, 2
 _FAR = 16.0
 """Outside of every image, even one pixel wide, in halves of its width; float32 still tells pixels apart there."""
 
@@ -37,7 +35,7 @@ def grid_sampler(
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
     if op.opset < 20 and len(shape_of(x)) == 5:
         return _read(op, x, Sampling.of(op, x, grid, interpolation_mode, padding_mode, align_corners))
-    near = op.Clip(grid, -_FAR, _FAR) if padding_mode != _REFLECTION else grid
+    near = op.Clip(grid, -_FAR, _FAR) if padding_mode != REFLECTION else grid
     sampled = op.GridSample(
         x,
         near,
@@ -45,10 +43,10 @@ def grid_sampler(
         padding_mode=_PADDINGS[padding_mode],
         align_corners=int(align_corners),
     )
-    if padding_mode != _ZEROS and interpolation_mode != _CUBIC:
+    if padding_mode != ZEROS and interpolation_mode != CUBIC:
         return sampled
     nowhere = op.IsNaN(op.ReduceSum(op.Sub(grid, grid), [-1], keepdims=0))
-    has_weights = len(shape_of(x)) == 4 and interpolation_mode != _NEAREST
+    has_weights = len(shape_of(x)) == 4 and interpolation_mode != NEAREST
     return op.Where(op.Unsqueeze(nowhere, [1]), math.nan if has_weights else 0, sampled)
 
 
