@@ -11,7 +11,7 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"checks", "errors", "files", "plain", "provenance", "scalars", "signature", "unset", "views"}
+    {"checks", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset", "views"}
     | {"descriptors", "models", "stages"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
