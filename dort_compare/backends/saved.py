@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
+from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
+from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.backends.joint import row_sums_of_outputs
 from dort_compare.randomness import draws
 from dort_compare.views import history
@@ -29,7 +31,9 @@ def partition(
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"
-    forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    merge_duplicates(joint.graph)
+    with functorch_config.patch(cse=False):
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
     written, output = _written(forward.graph, told[:num_fwd_outputs]), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])

@@ -1,0 +1,55 @@
+"""Calls of a joint graph that are made twice, as the forward and the backward pass often make the same."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dort_compare.randomness import draws
+
+_EQUAL_IS_SAME = (fx.Node, int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def merge_duplicates(graph: fx.Graph) -> None:
+    """Lets calls of one operator with the same arguments be one call.
+
+    Torch's own pass takes -0.0 for 0.0, and loads all of inductor. Results that share no memory in eager stay apart, as
+    do draws, sizes that only a run knows, and what a write lies between.
+    """
+    returned = set(_memories(graph.output_node().all_input_nodes))
+    made: dict[Hashable, fx.Node] = {}
+    for node in [*graph.nodes]:
+        if node.is_impure(impure_random=False):
+            made.clear()
+        elif _stays(node) or not returned.isdisjoint(_memories([node])):
+            continue
+        elif (first := made.setdefault(_call(node), node)) is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+
+def _stays(node: fx.Node) -> bool:
+    is_new_each_time = draws(node.target) or bool(node.meta.get("unbacked_bindings"))
+    return node.op != "call_function" or is_new_each_time or isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _memories(nodes: Iterable[fx.Node]) -> Iterable[StorageWeakRef]:
+    values = (node.meta.get("val") for node in nodes)
+    tensors = (value for value in values if isinstance(value, torch.Tensor) and torch._C._has_storage(value))
+    return (StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)
+
+
+def _call(node: fx.Node) -> Hashable:
+    return node.target, map_aggregate((node.args, node.kwargs), _told_apart)
+
+
+def _told_apart(argument: Any) -> Any:
+    """What equals that of another argument only where the two are the same: 1, 1.0 and True equal, and so do zeros."""
+    if isinstance(argument, float | complex):
+        return type(argument), repr(argument)
+    return type(argument), argument if isinstance(argument, _EQUAL_IS_SAME) else id(argument)
