@@ -12,7 +12,9 @@ loop runs: for training, those of the forward and backward graphs one after the 
 the backward graph as one session, where ``dort`` may run several.
 
 The models are parts of a Llama of width 512, and GPT-2, BERT (width 768, 4000 tokens) and ResNet-18 of transformers,
-all in training mode without dropout; the size is batch and tokens, or batch and side of the images.
+all in training mode without dropout; the size is batch and tokens, or batch and side of the images. *Frozen* is
+inference in evaluation mode where the parameters are constants: ``dort`` with its option ``freeze``, inductor with
+``freezing``, and a bare session that holds them.
 
 First calls and memory come from a process of their own each, with empty caches. Memory is the highest resident size
 over several steps less that of the process when all is imported and the model made.
@@ -40,13 +42,20 @@ from turns import Times, milliseconds, ratio, timed
 from dort_compare import DebugBackend
 from dort_compare.cache.folder import FOLDER_VARIABLE
 from dort_compare.compiled import run_compiled
+from dort_compare.rewrites import rewritten
+from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
 from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, run_module
 
 BACKENDS = ("eager", "inductor", "dort")
+MODES = ("infer", "frozen", "train")
 MAY_ERR, NOISE, CUT_OFF = 3.0, 1e-5, 5e-2
 BATCH_SECONDS = 0.05
+OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
+    ("dort", "frozen"): {"freeze": True},
+    ("inductor", "frozen"): {"freezing": True},
+}
 STEPS = 3
 Step = Callable[[], Any]
 
@@ -56,9 +65,15 @@ def loss_of(output: torch.Tensor) -> torch.Tensor:
     return (output - 1).square().mean()
 
 
-def compiled(model: nn.Module, backend: str) -> Any:
+def subject(part: str, layers: int, size: tuple[int, int], mode: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """A model with its inputs."""
+    model, inputs = model_of(part, layers, size)
+    return model.train(mode != "frozen"), inputs
+
+
+def compiled(model: nn.Module, backend: str, mode: str) -> Any:
     """The model, compiled unless ``backend`` is "eager"."""
-    return model if backend == "eager" else torch.compile(model, backend=backend)
+    return model if backend == "eager" else torch.compile(model, backend=backend, options=OPTIONS.get((backend, mode)))
 
 
 def step_of(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str) -> Step:
@@ -72,25 +87,29 @@ def step_of(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...], m
         model.zero_grad(set_to_none=True)
         loss_of(function(*inputs)).backward()
 
-    return infer if mode == "infer" else train
+    return train if mode == "train" else infer
 
 
 def bare_step(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str) -> Step:
     """The sessions of the compiled graphs, their inputs bound once."""
     backend = DebugBackend(rewrites=True)
     run_compiled(model, Call(inputs, backward=mode == "train", loss=loss_of if mode == "train" else None), backend)
+    held = {id(tensor) for tensor in (*model.parameters(), *model.buffers())} if mode == "frozen" else set()
     bound = []
     for graph in backend.graphs:
-        session = graph.program._session
-        assert session is not None
-        binding = session.onnx_session.io_binding()
-        tensors = [as_tensor(value).contiguous() for value in graph.named_inputs().values()]
-        for value, tensor in zip(session.onnx_session.get_inputs(), tensors, strict=True):
+        given = {name: as_tensor(value).contiguous() for name, value in graph.named_inputs().items()}
+        constants = {name: given[name] for name, source in graph.runs[0].sources.items() if id(source) in held}
+        program = graph.program
+        runs, settings = rewritten(program.model, program.providers), backend.options.session
+        session = make_session(runs, settings, program.providers, frozen=constants).onnx_session
+        binding = session.io_binding()
+        for value in session.get_inputs():
+            tensor = given[value.name]
             dtype = str(tensor.dtype).removeprefix("torch.")
             binding.bind_input(value.name, "cpu", 0, dtype, tuple(tensor.shape), tensor.data_ptr())
-        for value in session.onnx_session.get_outputs():
+        for value in session.get_outputs():
             binding.bind_output(value.name, "cpu")
-        bound.append((session.onnx_session, binding, tensors))
+        bound.append((session, binding, given))
 
     def run() -> None:
         for session, binding, _ in bound:
@@ -117,9 +136,9 @@ def check(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, backend
 
 def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int) -> Times:
     """Seconds by backend."""
-    model, inputs = model_of(part, layers, size)
+    model, inputs = subject(part, layers, size, mode)
     bare = bare_step(model, inputs, mode)
-    functions = {backend: compiled(model, backend) for backend in BACKENDS}
+    functions = {backend: compiled(model, backend, mode) for backend in BACKENDS}
     check(model, inputs, mode, functions)
     steps = {name: step_of(function, model, inputs, mode) for name, function in functions.items()}
     return timed({**steps, "bare": bare}, rounds, BATCH_SECONDS)
@@ -127,9 +146,9 @@ def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int)
 
 def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend: str) -> dict[str, float]:
     """Seconds of the first call, and bytes of memory of several."""
-    model, inputs = model_of(part, layers, size)
+    model, inputs = subject(part, layers, size, mode)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    step = step_of(compiled(model, backend), model, inputs, mode)
+    step = step_of(compiled(model, backend, mode), model, inputs, mode)
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
@@ -187,7 +206,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS_AND_FAMILIES, default=["attention", "decoder", "model"])
     parser.add_argument("--layers", nargs="+", type=int, default=[1, 4], help="of the model part, GPT-2 and BERT")
     parser.add_argument("--sizes", nargs="+", default=["2x1024", "1x8"], metavar="BATCHxSEQ", help="of Llama's parts")
-    parser.add_argument("--modes", nargs="+", default=["infer", "train"], choices=["infer", "train"])
+    parser.add_argument("--modes", nargs="+", default=["infer", "train"], choices=MODES)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
