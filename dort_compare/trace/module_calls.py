@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils import _pytree as pytree
+
+from dort_compare.trace.trees import named_leaves
 
 Kind = Literal["input", "output", "gradient"]
 
@@ -97,8 +98,7 @@ def leaves(result: Any) -> dict[str, torch.Tensor]:
     Nested tensors, which have no shape, are left out, and what has no memory: sparse tensors, and what modules take and
     return within ``vmap``, ``jvp`` and ``grad``, where torch wraps whatever is detached.
     """
-    found, _ = pytree.tree_flatten_with_path(result)
-    tensors = ((pytree.keystr(path), leaf) for path, leaf in found if isinstance(leaf, torch.Tensor))
+    tensors = ((path, leaf) for path, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor))
     return {path: tensor for path, tensor in tensors if not tensor.is_nested and torch._C._has_storage(tensor.detach())}
 
 

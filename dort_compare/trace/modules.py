@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from dort_compare.errors import UsageError
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
+from dort_compare.trace.trees import named_leaves
 
 Loss = Callable[[Any], torch.Tensor]
 _REFUSALS = {
@@ -174,8 +175,7 @@ def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
 
 def _tensors(result: Any, within: tuple[int, ...] = ()) -> Iterator[tuple[str, torch.Tensor]]:
     """By path, also those in dataclasses that pytree does not know; ``within`` are the ids of those around it."""
-    for path, leaf in pytree.tree_flatten_with_path(result)[0]:
-        name = pytree.keystr(path)
+    for name, leaf in named_leaves(result):
         if isinstance(leaf, torch.Tensor):
             yield name, leaf
         elif is_dataclass(leaf) and not isinstance(leaf, type) and id(leaf) not in within:
@@ -201,7 +201,7 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def _sources(parameters: Mapping[str, torch.Tensor], call: Call) -> dict[str, torch.Tensor]:
-    leaves, _ = pytree.tree_flatten_with_path((tuple(call.args), dict(call.kwargs)))
-    arguments = {f"argument{pytree.keystr(path[1:])}": leaf for path, leaf in leaves}
+    leaves = (*named_leaves(tuple(call.args)), *named_leaves(dict(call.kwargs)))
+    arguments = {f"argument{path}": leaf for path, leaf in leaves}
     tensors = {name: value for name, value in {**parameters, **arguments}.items() if isinstance(value, torch.Tensor)}
     return {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
