@@ -35,6 +35,8 @@ from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.kept import HALF
 from dort_compare.trace.modules import Call
 
+_SCATTER = "how far rounding scatters the results"
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -143,7 +145,7 @@ def _compare(
     has_cause = any(row.status == "diverges" for row in values.rows)
     if all(row.ok for row in traced):
         tracing.settle_unread()
-    waiting.stage("how far rounding scatters the results")
+    waiting.stage(_SCATTER)
     scatters = tracing.scatters((*others, *traced) if has_cause else (*outcome, *others, *traced))
     outcome, traced = within((*outcome, *others), scatters), within(traced, scatters)
     module_rows = tracing.rows(traced)
@@ -199,10 +201,13 @@ def _values(
         pictures = Pictures()
         found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run), pictures.see))
         rows += pictures.on(waiting.each(f"values of the {run.phase} graph", found, run.calls))
+        waiting.stage(_SCATTER)
+        observer.settle(run)
         observed += observer.seen
         if optimized is not None:
             observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))
             rewrites = bool(backend.options.rewrites)
             optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,), rewrites)
+            observer.settle(run)
             observed += observer.seen
     return _Values(tuple(rows), optimized, tuple(observed), precision.seen)

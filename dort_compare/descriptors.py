@@ -44,9 +44,13 @@ def _given(node: fx.Node) -> Role:
     if argument is None or source is None or not argument.is_tensor:
         return Role("input")
     name = source.name if isinstance(source.name, str) else source.name()
-    if "._parameters[" in name or isinstance(argument.example, nn.Parameter):
+    if isinstance(argument.example, nn.Parameter) or _is_held(name, "_parameters"):
         return Role("parameter", dotted_path(name))
-    return Role("buffer" if "._buffers[" in name else "input", dotted_path(name))
+    return Role("buffer" if _is_held(name, "_buffers") else "input", dotted_path(name))
+
+
+def _is_held(name: str, among: str) -> bool:
+    return f".{among}[" in name or f".__dict__['{among}'][" in name
 
 
 def attach(graph_module: fx.GraphModule, given: Sequence[Role]) -> None:

@@ -36,7 +36,10 @@ _FRAME = re.compile(
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
-_ITEM = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
+_HOLDER = r"(?:\._(?:modules|parameters|buffers)|\.__dict__\['_(?:modules|parameters|buffers)'\])"
+"""Where a module keeps what it holds; dynamo reads it off ``__dict__`` where the module has a ``__getattr__`` of its
+own, as all of diffusers have."""
+_ITEM = re.compile(rf"{_HOLDER}\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
 
 
 @dataclass(frozen=True)

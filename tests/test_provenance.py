@@ -61,6 +61,8 @@ def test_the_code_is_that_of_the_source_line() -> None:
         ("L['self']._modules['layers']._modules['0'].mlp", "layers.0.mlp"),
         ("L['self'].layers[3]", "layers.3"),
         ("L['fn']._modules['1']", "1"),
+        ("L['self'].__dict__['_modules']['layers'].0.mlp", "layers.0.mlp"),
+        ("L['self'].inner.__dict__['_parameters']['weight']", "inner.weight"),
         ("L['model'].proj", "model.proj"),
         ("G['encoder']", "encoder"),
         ("self.proj", "proj"),
@@ -114,6 +116,25 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+class Configured(Stack):
+    """Looks up what it does not have by itself, as models of diffusers do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return 2.0 if name == "scale" else super().__getattr__(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.scale
+
+
+def test_modules_of_a_model_that_looks_attributes_up_itself(graphs_of: Any) -> None:
+    found = {
+        module_path(node)
+        for graph in graphs_of(Configured(), torch.randn(2, 3))
+        for node in graph.graph_module.graph.nodes
+    }
+    assert {"layers.0", "layers.1.proj"} <= found <= dict(Configured().named_modules()).keys()
 
 
 def test_forward_and_backward_nodes_know_their_module_and_line(graphs_of: Any) -> None:

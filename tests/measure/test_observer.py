@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dort_compare import DebugBackend
+from dort_compare.compiled import graph_run
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observer
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.lockstep import Step
@@ -56,4 +59,25 @@ def test_what_is_left_where_all_cancels_may_be_another_residue(size: float, ok: 
     zeros = torch.zeros(100)
     own = 1e-7 * X
     observer.see(Executed(Step(None, zeros, zeros.double(), {}), "y", own), torch.float32)  # type: ignore[arg-type]
+    assert observer.seen[0].ok is ok
+
+
+def cancelled(x: torch.Tensor) -> torch.Tensor:
+    """Amplifies the rounding of its first step ten thousand times."""
+    return (x.exp() - x.exp().round(decimals=3)) * 1e4 + 1
+
+
+@pytest.mark.parametrize(("further", "ok"), [(0.0, True), (3e-1, False)])
+def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool) -> None:
+    backend = DebugBackend(providers=["cpu"])
+    x = 1 + torch.rand(8, generator=torch.Generator().manual_seed(0))
+    torch.compile(cancelled, backend=backend)(x)
+    (graph,) = backend.graphs
+    run = graph_run(graph)
+    another = (x.exp() * (1 + 4 * 2.0**-23) - x.exp().round(decimals=3)) * 1e4 + 1
+    (output,) = graph.onnx_model.graph.output
+    observer = Observer("inference", 0, "lowered", {output.name: another + further})
+    list(graph_rows(run, watches=(observer.see,)))
+    assert not observer.seen[0].ok
+    observer.settle(run)
     assert observer.seen[0].ok is ok
