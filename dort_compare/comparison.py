@@ -16,7 +16,7 @@ from dort_compare.compiled import Compiled, graph_run, run_other
 from dort_compare.errors import UsageError
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.observer import Observed, Observer
+from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, judge_shipped, optimized_rows
 from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of, refuse_chance
 from dort_compare.measure.pictures import Pictures
@@ -201,13 +201,14 @@ def _values(
         pictures = Pictures()
         found = graph_rows(run, effort.memory, effort.repeats, (observer.see, precision.graph(run), pictures.see))
         rows += pictures.on(waiting.each(f"values of the {run.phase} graph", found, run.calls))
-        waiting.stage(_SCATTER)
-        observer.settle(run)
-        observed += observer.seen
+        observers = [observer]
         if optimized is not None:
-            observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))
+            observers += [Observer(run.phase, run.index, "optimized", graph.program.computed(*arguments))]
             rewrites = bool(backend.options.rewrites)
-            optimized += optimized_rows(run, backend.options.session, effort.memory, (observer.see,), rewrites)
-            observer.settle(run)
-            observed += observer.seen
+            waiting.stage(f"values of the optimized {run.phase} graph")
+            optimized += optimized_rows(run, backend.options.session, effort.memory, (observers[-1].see,), rewrites)
+        if any(each.unsettled for each in observers):
+            waiting.stage(_SCATTER)
+            settle(observers, run)
+        observed += [seen for each in observers for seen in each.seen]
     return _Values(tuple(rows), optimized, tuple(observed), precision.seen)

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
 
 from dort_compare.randomness import draws
 
@@ -16,30 +17,38 @@ _EQUAL_IS_SAME = (fx.Node, int, str, type(None), torch.dtype, torch.device, torc
 
 
 def merge_duplicates(graph: fx.Graph) -> None:
-    """Lets calls of one operator with the same arguments be one call.
+    """Lets calls of one of torch's operators with the same arguments be one call.
 
     Torch's own pass takes -0.0 for 0.0, and loads all of inductor. Results that share no memory in eager stay apart, as
-    do draws, sizes that only a run knows, and what a write lies between.
+    do draws, sizes that only a run knows, what a write lies between, and operators that torch knows nothing about.
     """
     returned = set(_memories(graph.output_node().all_input_nodes))
     made: dict[Hashable, fx.Node] = {}
     for node in [*graph.nodes]:
-        if node.is_impure(impure_random=False):
+        if _writes(node):
             made.clear()
-        elif _stays(node) or not returned.isdisjoint(_memories([node])):
-            continue
-        elif (first := made.setdefault(_call(node), node)) is not node:
-            node.replace_all_uses_with(first)
-            graph.erase_node(node)
+        elif _gives_the_same_again(node) and returned.isdisjoint(_memories([node])):
+            first = made.setdefault(_call(node), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+                graph.erase_node(node)
 
 
-def _stays(node: fx.Node) -> bool:
-    is_new_each_time = draws(node.target) or bool(node.meta.get("unbacked_bindings"))
-    return node.op != "call_function" or is_new_each_time or isinstance(node.target, torch._ops.HigherOrderOperator)
+def _writes(node: fx.Node) -> bool:
+    is_check = isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable
+    return node.is_impure(impure_random=False) and not is_check
+
+
+def _gives_the_same_again(node: fx.Node) -> bool:
+    target = node.target
+    if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator) or node.is_impure():
+        return False
+    is_torchs = not isinstance(target, torch._ops.OpOverload) or target.namespace in ("aten", "prims")
+    return is_torchs and not draws(target) and not node.meta.get("unbacked_bindings")
 
 
 def _memories(nodes: Iterable[fx.Node]) -> Iterable[StorageWeakRef]:
-    values = (node.meta.get("val") for node in nodes)
+    values = pytree.tree_leaves([node.meta.get("val") for node in nodes])
     tensors = (value for value in values if isinstance(value, torch.Tensor) and torch._C._has_storage(value))
     return (StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)
 

@@ -31,7 +31,8 @@ def partition(
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"
-    merge_duplicates(joint.graph)
+    if functorch_config.cse:
+        merge_duplicates(joint.graph)
     with functorch_config.patch(cse=False):
         forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -56,8 +56,8 @@ class Observer:
         self._execution = execution
         self._shipped = dict(shipped)
         self.seen: list[Observed] = []
-        self._departing: dict[fx.Node, tuple[int, torch.Tensor]] = {}
-        """Which of `seen` depart, with torch's value."""
+        self._unsettled: dict[fx.Node, tuple[int, torch.Tensor]] = {}
+        """Which of ``seen`` depart by a number, with torch's value."""
 
     def see(self, executed: Executed, precision: torch.dtype | None, _row: Row | None = None) -> None:
         """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
@@ -76,33 +76,42 @@ class Observer:
             error = max(deviation(exact, value) or 0.0 for value in (expected, own)) if is_measured else None
             floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
         ok = found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
-        if not ok:
-            self._departing[executed.step.node] = (len(self.seen), executed.step.value)
+        if not ok and found.finding is None and own.is_floating_point():
+            self._unsettled[executed.step.node] = (len(self.seen), executed.step.value)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))
 
-    def settle(self, run: GraphRun) -> None:
-        """Lets that be noise, too, which torch's kernels scatter as far as where roundings in the graph fall by chance.
+    @property
+    def unsettled(self) -> Mapping[fx.Node, torch.Tensor]:
+        """Torch's values of outputs that depart by a number, which may be what rounding scatters them by."""
+        return {node: value for node, (_, value) in self._unsettled.items()}
 
-        Nothing runs where nothing departs. A sample costs a run of the graph in float64; there are at most sixteen.
-        """
-        scatters = dict.fromkeys(self._departing, Scatter())
-        for seed, sample in enumerate(SAMPLES):
-            departing = [n for n, (i, _) in self._departing.items() if not scatters[n].covers(self.seen[i].distance)]
-            if not departing:
-                break
-            try:
-                self._shake(run, seed, sample, scatters)
-            except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
-                break
-        for node, (i, _) in self._departing.items():
-            if scatters[node].covers(self.seen[i].distance):
-                self.seen[i] = replace(self.seen[i], ok=True, noise_floor=scatters[node].floor)
+    def settle(self, scatters: Mapping[fx.Node, Scatter]) -> None:
+        """Lets be noise what lies no further off than right results scatter."""
+        for node, (i, _) in list(self._unsettled.items()):
+            seen, scatter = self.seen[i], scatters[node]
+            if scatter.covers(seen.distance):
+                self.seen[i] = replace(seen, ok=True, noise_floor=scatter.floor)
+                del self._unsettled[node]
 
-    def _shake(self, run: GraphRun, seed: int, sample: Sample, scatters: dict[fx.Node, Scatter]) -> None:
-        """One run with roundings by chance; ``scatters`` grows by what it shows."""
 
-        def see(node: fx.Node, value: torch.Tensor) -> None:
-            if node in scatters:
-                scatters[node] |= Scatter.of(self._departing[node][1], value, sample)
+def settle(observers: Sequence[Observer], run: GraphRun) -> None:
+    """Settles what the observers of one run take for a departure, where roundings by chance scatter torch's as far.
 
-        shaken(seed, sample.roundings)(run.graph_module, list(run.inputs.values()), see)
+    A sample costs a run of the graph in float64; there are at most sixteen, and none where nothing is unsettled.
+    """
+    scatters: dict[fx.Node, Scatter] = {}
+    for seed, sample in enumerate(SAMPLES):
+        expected = {node: value for observer in observers for node, value in observer.unsettled.items()}
+        if not expected:
+            break
+
+        def see(node: fx.Node, value: torch.Tensor, expected: Any = expected, sample: Sample = sample) -> None:
+            if node in expected and value.shape == expected[node].shape:
+                scatters[node] = scatters.get(node, Scatter()) | Scatter.of(expected[node], value, sample)
+
+        try:
+            shaken(seed, sample.roundings)(run.graph_module, list(run.inputs.values()), see)
+        except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+            break
+        for observer in observers:
+            observer.settle({node: scatters.get(node, Scatter()) for node in expected})

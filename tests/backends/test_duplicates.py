@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch._functorch import config as functorch_config
 from torch._functorch.compile_utils import fx_graph_cse
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import dropout
@@ -22,6 +23,15 @@ from dort_compare.models.llama import LlamaConfig
 Function = Callable[[Tensor], object]
 X = torch.rand(2, 3)
 MINUS = complex(-0.0, 0.0)
+
+
+@torch.library.custom_op("dort_tests::counted", mutates_args=())
+def counted(x: Tensor) -> Tensor:
+    """An operator that torch knows nothing about: it may give something else each time."""
+    return x + 1
+
+
+counted.register_fake(torch.empty_like)
 
 TRAINING = """
 import sys, torch, dort_compare
@@ -66,11 +76,24 @@ def test_the_same_calls_are_one(function: Function) -> None:
         lambda x: torch.full([2], 1) + torch.full([2], 1.0) + torch.full([2], True),
         lambda x: (x.sin(), x.sin()),
         lambda x: (x.sin().view(-1), x.sin().view(-1)),
+        lambda x: (x.topk(1)[0], x.topk(1)[0]),
+        lambda x: counted(x) + counted(x),
         lambda x: dropout(x) - dropout(x),
         lambda x: torch.rand_like(x) - torch.rand_like(x),
         lambda x: x.nonzero().sum() + x.nonzero().sum(),
     ],
-    ids=["zeros", "complex zeros", "types", "outputs", "views", "masks", "draws", "sizes of a run"],
+    ids=[
+        "zeros",
+        "complex zeros",
+        "types",
+        "outputs",
+        "views",
+        "returned results",
+        "operators of others",
+        "masks",
+        "draws",
+        "sizes of a run",
+    ],
 )
 def test_what_is_to_stay_apart(function: Function) -> None:
     assert len(merged(traced(function)).nodes) == len(traced(function).nodes)
@@ -118,6 +141,24 @@ class Turned(nn.Module):
 def test_zeros_of_both_signs(backend: str) -> None:
     model, x = Turned(), torch.ones(2)
     torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+
+
+def test_whoever_switches_torchs_pass_off_switches_ours_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "merge_duplicates", lambda graph: pytest.fail("merged"))
+    with functorch_config.patch(cse=False):
+        torch.compile(nn.Linear(3, 3), backend="dort_debug")(torch.ones(2, 3)).sum().backward()
+
+
+def test_checks_are_no_writes() -> None:
+    aten, graph = torch.ops.aten, fx.Graph()
+    x, is_right = graph.placeholder("x"), graph.placeholder("is_right")
+    before = graph.call_function(aten.sin.default, (x,))
+    graph.call_function(aten._assert_scalar.default, (is_right, "wrong"))
+    after = graph.call_function(aten.sin.default, (x,))
+    graph.output((graph.call_function(aten.add.Tensor, (before, after)),))
+    left = merged(graph)
+    assert len(left.find_nodes(op="call_function", target=aten.sin.default)) == 1
+    assert len(left.find_nodes(op="call_function", target=aten._assert_scalar.default)) == 1
 
 
 def test_training_does_not_load_inductor() -> None:

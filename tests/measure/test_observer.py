@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from dort_compare import DebugBackend
 from dort_compare.compiled import graph_run
 from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.observer import Observer
+from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.lockstep import Step
 
 X = torch.linspace(1, 2, 100)
+NUMBERS = 1 + torch.rand(64, generator=torch.Generator().manual_seed(0))
+Function = Callable[[torch.Tensor], torch.Tensor]
 
 
 def seen(shipped: torch.Tensor, precision: torch.dtype = torch.float32, own: torch.Tensor = X):
@@ -67,17 +71,39 @@ def cancelled(x: torch.Tensor) -> torch.Tensor:
     return (x.exp() - x.exp().round(decimals=3)) * 1e4 + 1
 
 
-@pytest.mark.parametrize(("further", "ok"), [(0.0, True), (3e-1, False)])
-def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool) -> None:
+def settled(function: Function, x: torch.Tensor, shipped: Function) -> Observed:
+    """What is seen of a program that computes ``shipped`` in the place of ``function``."""
     backend = DebugBackend(providers=["cpu"])
-    x = 1 + torch.rand(8, generator=torch.Generator().manual_seed(0))
-    torch.compile(cancelled, backend=backend)(x)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.compile(function, backend=backend)(x)
     (graph,) = backend.graphs
     run = graph_run(graph)
-    another = (x.exp() * (1 + 4 * 2.0**-23) - x.exp().round(decimals=3)) * 1e4 + 1
-    (output,) = graph.onnx_model.graph.output
-    observer = Observer("inference", 0, "lowered", {output.name: another + further})
+    observer = Observer("inference", 0, "lowered", {graph.onnx_model.graph.output[0].name: shipped(x)})
     list(graph_rows(run, watches=(observer.see,)))
     assert not observer.seen[0].ok
-    observer.settle(run)
-    assert observer.seen[0].ok is ok
+    settle([observer], run)
+    return observer.seen[0]
+
+
+@pytest.mark.parametrize(("further", "ok"), [(0.0, True), (3e-1, False)])
+def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool) -> None:
+    def another(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * (1 + 4 * 2.0**-23) - x.exp().round(decimals=3)) * 1e4 + 1 + further
+
+    assert settled(cancelled, NUMBERS, another).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("function", "shipped"),
+    [
+        (lambda x: x.exp().argsort(), lambda x: x.exp().argsort().flip(0)),
+        (lambda x: (x.exp() * 1e5).round().long(), lambda x: torch.zeros(len(x), dtype=torch.int64)),
+        (lambda x: ((x * x) - x.pow(2)).sqrt() + x, lambda x: x.masked_fill(x > 1.5, torch.nan)),
+        (lambda x: x.exp()[(x.exp() * 1e5).sin() > 0], lambda x: x.exp()[(x.exp() * 1e5).sin() > 0] + 100),
+    ],
+    ids=["indices", "integers", "nan", "sizes"],
+)
+def test_what_no_scatter_excuses(function: Function, shipped: Function) -> None:
+    found = settled(function, NUMBERS, shipped)
+    assert not found.ok
+    assert found.noise_floor < torch.inf

@@ -28,11 +28,16 @@ class Row:
         self.items = items
 
 
+class Sorted(dict[str, Any]):
+    """A mapping whose leaves stand in another order."""
+
+
 @pytest.fixture(autouse=True, scope="module")
 def registered() -> Iterator[None]:
     ways = {
         Output: (pytree._dict_flatten, lambda values, names: Output(zip(names, values, strict=True))),
-        Row: (lambda row: (list(row.items), None), lambda items, _: Row(*items)),
+        Row: (lambda row: ((item for item in row.items), None), lambda items, _: Row(*items)),
+        Sorted: (lambda d: ([d[name] for name in sorted(d)], None), lambda items, _: items),
     }
     for kind, (flatten, unflatten) in ways.items():
         pytree.register_pytree_node(kind, flatten, unflatten, serialized_type_name=f"tests.{kind.__name__}")
@@ -60,6 +65,10 @@ def test_containers_without_paths() -> None:
         "[1]['b'][0][0]": 5,
     }
     assert [leaf for _, leaf in named_leaves(tree)] == pytree.tree_leaves(tree)
+
+
+def test_names_of_a_mapping_are_those_of_its_leaves() -> None:
+    assert dict(named_leaves(Sorted(b="B", a="A"))) == {"[0]": "A", "[1]": "B"}
 
 
 class Inner(nn.Module):
