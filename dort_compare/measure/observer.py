@@ -88,7 +88,7 @@ class Observer:
     def settle(self, scatters: Mapping[fx.Node, Scatter]) -> None:
         """Lets be noise what lies no further off than right results scatter."""
         for node, (i, _) in list(self._unsettled.items()):
-            seen, scatter = self.seen[i], scatters[node]
+            seen, scatter = self.seen[i], scatters.get(node, Scatter())
             if scatter.covers(seen.distance):
                 self.seen[i] = replace(seen, ok=True, noise_floor=scatter.floor)
                 del self._unsettled[node]
@@ -104,14 +104,24 @@ def settle(observers: Sequence[Observer], run: GraphRun) -> None:
         expected = {node: value for observer in observers for node, value in observer.unsettled.items()}
         if not expected:
             break
-
-        def see(node: fx.Node, value: torch.Tensor, expected: Any = expected, sample: Sample = sample) -> None:
-            if node in expected and value.shape == expected[node].shape:
-                scatters[node] = scatters.get(node, Scatter()) | Scatter.of(expected[node], value, sample)
-
         try:
-            shaken(seed, sample.roundings)(run.graph_module, list(run.inputs.values()), see)
+            found = _scattered(run, seed, sample, expected)
         except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
             break
+        scatters |= {node: scatters.get(node, Scatter()) | scatter for node, scatter in found.items()}
         for observer in observers:
-            observer.settle({node: scatters.get(node, Scatter()) for node in expected})
+            observer.settle(scatters)
+
+
+def _scattered(
+    run: GraphRun, seed: int, sample: Sample, expected: Mapping[fx.Node, torch.Tensor]
+) -> dict[fx.Node, Scatter]:
+    """What a run with roundings by chance shows of what is ``expected``; of sizes that change with them, nothing."""
+    found = {}
+
+    def see(node: fx.Node, value: torch.Tensor) -> None:
+        if node in expected and value.shape == expected[node].shape:
+            found[node] = Scatter.of(expected[node], value, sample)
+
+    shaken(seed, sample.roundings)(run.graph_module, list(run.inputs.values()), see)
+    return found
