@@ -11,6 +11,7 @@ from torch import fx
 aten = torch.ops.aten
 _DIM_ARGUMENT: dict[Any, int] = {
     aten.sort.default: 1,
+    aten.sort.stable: 1,
     aten.topk.default: 2,
     aten.kthvalue.default: 2,
     aten.median.dim: 1,
@@ -21,7 +22,7 @@ _DIM_ARGUMENT: dict[Any, int] = {
 def sorted_dim(node: fx.Node) -> int | None:
     """The dimension along which the indices that a call returns may change places; None for any other call."""
     place = _DIM_ARGUMENT.get(node.target)
-    if place is None:
+    if place is None or node.kwargs.get("stable"):
         return None
     dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else -1)
     return dim if isinstance(dim, int) else None
@@ -29,7 +30,7 @@ def sorted_dim(node: fx.Node) -> int | None:
 
 def keeps_dim(node: fx.Node) -> bool:
     """Whether what the call returns has the dimension that it sorts along, whatever its arguments say."""
-    return node.target in (aten.sort.default, aten.topk.default)
+    return node.target in (aten.sort.default, aten.sort.stable, aten.topk.default)
 
 
 def in_reverse(target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

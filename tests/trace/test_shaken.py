@@ -148,6 +148,7 @@ def test_random_ops_draw_what_they_draw() -> None:
 
 SORTS: list[Callable[[Tensor], Any]] = [
     lambda x: x.sort(0),
+    lambda x: x.sort(dim=0, stable=False),
     lambda x: x.topk(5),
     lambda x: x.kthvalue(3, dim=0, keepdim=True),
     lambda x: x.median(0, keepdim=True),
@@ -164,6 +165,12 @@ def test_sorts_meet_equal_elements_in_reverse(graphs_of: GraphsOf, sort: Callabl
     assert torch.equal(one, other)
     assert torch.equal(x.gather(dim, after), one)
     assert not torch.equal(before, after)
+
+
+def test_a_stable_sort_keeps_equal_elements_in_order(graphs_of: GraphsOf) -> None:
+    x = torch.randint(0, 3, (40, 40), generator=torch.Generator().manual_seed(0))
+    (graph,) = graphs_of(lambda x: x.sort(dim=0, stable=True).indices + 1, x)
+    assert torch.equal(values(shaken(0), graph)["add"], values(run_graph, graph)["add"])
 
 
 def test_a_number_alone_is_sorted_too(graphs_of: GraphsOf) -> None:
