@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx, nn
 from torch._functorch._aot_autograd import descriptors as aot
 
-from dort_compare.provenance import dotted_path
+from dort_compare.provenance import dotted_path, plain_source
 
 _GIVEN = "dort_compare.given"
 
@@ -43,14 +43,10 @@ def _given(node: fx.Node) -> Role:
     source = getattr(argument, "source", None)
     if argument is None or source is None or not argument.is_tensor:
         return Role("input")
-    name = source.name if isinstance(source.name, str) else source.name()
-    if isinstance(argument.example, nn.Parameter) or _is_held(name, "_parameters"):
+    name = plain_source(source.name if isinstance(source.name, str) else source.name())
+    if "._parameters[" in name or isinstance(argument.example, nn.Parameter):
         return Role("parameter", dotted_path(name))
-    return Role("buffer" if _is_held(name, "_buffers") else "input", dotted_path(name))
-
-
-def _is_held(name: str, among: str) -> bool:
-    return f".{among}[" in name or f".__dict__['{among}'][" in name
+    return Role("buffer" if "._buffers[" in name else "input", dotted_path(name))
 
 
 def attach(graph_module: fx.GraphModule, given: Sequence[Role]) -> None:

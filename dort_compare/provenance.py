@@ -36,10 +36,8 @@ _FRAME = re.compile(
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
-_HOLDER = r"(?:\._(?:modules|parameters|buffers)|\.__dict__\['_(?:modules|parameters|buffers)'\])"
-"""Where a module keeps what it holds; dynamo reads it off ``__dict__`` where the module has a ``__getattr__`` of its
-own, as all of diffusers have."""
-_ITEM = re.compile(rf"{_HOLDER}\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
+_IN_DICT = re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]")
+_ITEM = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,17 @@ def module_path(node: fx.Node) -> str:
     return dotted_path(str(list(stack.values())[-1][0]))
 
 
+def plain_source(source: str) -> str:
+    """Dynamo's name of what a module holds, without the detour over ``__dict__`` that it takes where the module has a
+    ``__getattr__`` of its own, as all of diffusers have."""
+    return _IN_DICT.sub(r".\1", source)
+
+
 @functools.lru_cache
 def dotted_path(source: str) -> str:
     """Dynamo's name of a module, a parameter or an argument as ``named_modules`` and ``named_parameters`` have it."""
-    path = _ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), _ROOT_MODULE.sub("", source))
+    source = _ROOT_MODULE.sub("", plain_source(source))
+    path = _ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), source)
     return path.strip(".")
 
 

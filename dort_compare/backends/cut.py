@@ -10,12 +10,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 
-import torch
 from torch import fx
 
+from dort_compare.backends.calls import has_effect
 from dort_compare.backends.levels import assembled, is_light
 from dort_compare.lowering.survey import call_of
-from dort_compare.randomness import draws
 from dort_compare.views import is_view
 
 
@@ -57,7 +56,7 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
         if call_of(node) in refused or (is_light(node) and any(operand in in_torch for operand in read)):
             in_torch.add(node)
-        if node in refused and _has_effect(node):
+        if node in refused and has_effect(node):
             read += [last_effect] if last_effect else []
             last_effect = node
         parity = node in in_torch
@@ -85,11 +84,3 @@ def _postpone(nodes: Sequence[fx.Node], levels: dict[fx.Node, int], in_torch: se
         latest = [levels[reader] - (reader in in_torch) for reader in readers if reader.op != "output"]
         for each in (node, *results):
             levels[each] = min(latest, default=levels[each])
-
-
-def _has_effect(node: fx.Node) -> bool:
-    """Whether the order of the node among its like can matter; of what torch knows nothing about, it can."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
-        return True
-    return target._schema.is_mutable or draws(target)

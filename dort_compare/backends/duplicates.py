@@ -11,7 +11,7 @@ from torch.fx.node import map_aggregate
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-from dort_compare.randomness import draws
+from dort_compare.backends.calls import has_effect
 
 _EQUAL_IS_SAME = (fx.Node, int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -40,11 +40,8 @@ def _writes(node: fx.Node) -> bool:
 
 
 def _gives_the_same_again(node: fx.Node) -> bool:
-    target = node.target
-    if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator) or node.is_impure():
-        return False
-    is_torchs = not isinstance(target, torch._ops.OpOverload) or target.namespace in ("aten", "prims")
-    return is_torchs and not draws(target) and not node.meta.get("unbacked_bindings")
+    is_pythons = node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase)
+    return (is_pythons or not has_effect(node)) and not node.is_impure() and not node.meta.get("unbacked_bindings")
 
 
 def _memories(nodes: Iterable[fx.Node]) -> Iterable[StorageWeakRef]:
