@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from dort_compare.measure.blocks import blocks
 from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum, smallest_normal
-from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.metrics import BLOCK, Distance, Number, deviation, distance
 from dort_compare.measure.shake import shake
 from dort_compare.measure.terms import terms
 from dort_compare.measure.ties import is_a_tie
@@ -70,16 +71,28 @@ def local_error(
         )
         return LocalError(whole, 0.0, is_open)
     is_large = whole.scale is None or whole.scale >= _EXTREME * torch.finfo(expected.dtype).max
+    scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs)
+    floor = rounding_of(expected.dtype, scale)
+    if gap <= floor:
+        return LocalError(whole, floor, is_noise=True)
     extreme = extremes_of_both(expected, value) if is_large else None
-    found = whole
     if extreme is not None:
         expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
-        found = distance(expected, value)
-    scale = float(found.scale or 0)
-    floor = rounding_of(expected.dtype, scale)
-    if found.max_abs is not None and found.max_abs <= floor:
-        return LocalError(whole, floor, is_noise=True)
     return _against_float64(_Exact(replay, node, extreme), expected, value, whole, scale)
+
+
+def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:
+    """The largest |element|, and the largest |expected - value|, but for what is extreme in both.
+
+    Block by block: masks are added to the largest values of all.
+    """
+    scale, gap = 0.0, 0.0
+    for _, (one, other) in blocks([expected, value], BLOCK):
+        extreme = extremes_of_both(one, other)
+        pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
+        found = distance(*pair)
+        scale, gap = max(scale, found.scale or 0), max(gap, found.max_abs or 0)
+    return scale, gap
 
 
 @dataclass(frozen=True)

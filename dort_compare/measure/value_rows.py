@@ -12,7 +12,7 @@ from dort_compare.align.expressions import RANDOM
 from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
-from dort_compare.measure.local import extremes_of_both
+from dort_compare.measure.local import but_for_extremes
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.two_models import Met
 
@@ -107,13 +107,8 @@ class Judge:
         expected, value = _comparable(met.first, value)
         if not expected.is_floating_point():
             return local, 0.0, met.local is not None and _flips(met, expected, value, precision)
-        extreme = extremes_of_both(expected, value)
-        if extreme is not None:
-            expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
-        measured = distance(expected, value)
-        scale = float(measured.scale or 0)
+        scale, gap = but_for_extremes(expected, value)
         floor = max(rounding(precision or expected.dtype) * scale, rounding_of(met.first.dtype, scale))
-        gap = float(measured.max_abs or 0)
         if gap > floor and met.local is not None:
             floor = max(floor, _SHAKEN * _moved(met, met.local, precision))
         return local, floor, gap <= floor
