@@ -469,6 +469,37 @@ def test_a_view_that_is_returned_without_a_gradient_hides_no_departure(decompose
     assert_named(compare(Logged(), (torch.randn(2, 5, 8),), backward=True), "act")
 
 
+class Again(nn.Module):
+    """Calls modules on the same value twice, and on another in between: the graph computes it once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.ELU()
+        self.both = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        x = x + self.act(time)
+        x = x * self.act(x)
+        return x + self.act(time) * 2 + self.both(time) * self.both(time)
+
+
+def test_modules_that_are_called_again_on_the_same_value_are_known_in_every_call() -> None:
+    report = compare(Again(), (torch.randn(2, 4), torch.randn(2, 4, requires_grad=True)), backward=True)
+    assert_clean(report)
+    assert [row for row in report.modules if row.status == "unaligned"] == []
+    nodes = {(row.module, row.call): row.fx_node for row in report.modules if row.kind == "output"}
+    assert nodes["act", 0] == nodes["act", 2] != nodes["act", 1]
+    assert nodes["both", 0] == nodes["both", 1]
+
+
+def test_a_departure_is_named_in_every_call_that_was_merged(decompose: Any) -> None:
+    decompose(aten.elu.default, wrong_elu)
+    report = compare(Again(), (torch.randn(2, 4), torch.randn(2, 4, requires_grad=True)), backward=True)
+    assert_named(report, "act")
+    departing = {(row.module, row.call) for row in report.modules if (row.status, row.kind) == ("departs", "output")}
+    assert departing == {("act", 0), ("act", 1), ("act", 2), ("", 0)}
+
+
 def test_nested_tensors_between_modules_are_passed_over() -> None:
     """torch's fast path packs what is padded, in plain eager alone."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

@@ -141,8 +141,8 @@ class Lookout:
         if graph not in self._in_part:
             self._in_part[graph] = regenerated(forward.graph_module.graph, graph.graph_module.graph)
         for traced, call in begun:
-            for result in traced.exits:
-                found = self._incoming[graph].get(result.meta.get("seq_nr", -1), ())
+            for result, number in traced.exits.items():
+                found = self._incoming[graph].get(number, ())
                 is_firm = bool(found) and result not in self._in_part[graph]
                 for node in found or passed_on(result, self._incoming[graph]):
                     shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, is_firm))

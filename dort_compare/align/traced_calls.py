@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import fx
 
+from dort_compare.backends.duplicates import MERGED, PLACE
 from dort_compare.descriptors import by_tangent, saved_values
 from dort_compare.views import history
 
@@ -16,43 +18,58 @@ Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
 
 
+Stack = tuple[Level, ...]
+
+
 @dataclass
 class TracedCall:
     """A call of a module that was traced into a graph.
 
     ``module`` is the ``id`` of the module object. ``entries`` are the tensors from before the call that are read in it,
-    ``exits`` those computed in it that an operation after it, or the caller, reads, in order. ``depth`` is 0 for a call
-    that no other traced call makes.
+    ``exits`` those computed in it that an operation after it, or the caller, reads, in order, with the sequence numbers
+    that torch gave to their operations. ``depth`` is 0 for a call that no other traced call makes.
     """
 
     module: int
     depth: int
     entries: dict[fx.Node, None] = field(default_factory=dict)
-    exits: list[fx.Node] = field(default_factory=list)
+    exits: dict[fx.Node, int] = field(default_factory=dict)
 
 
 def traced_calls(graph: fx.Graph) -> list[TracedCall]:
-    """The calls that a forward or inference graph holds, in the order in which they begin."""
-    found: dict[tuple[Level, ...], TracedCall] = {}
-    saved = saved_values(graph)
+    """The calls that a forward or inference graph holds; those of one module in the order in which they begin.
+
+    A node belongs to the calls of all that was merged into it.
+    """
+    found: dict[Stack, TracedCall] = {}
+    begun: dict[Stack, int] = {}
+    place, saved = 0, saved_values(graph)
     for node in graph.nodes:
         if node.op != "call_function":
             continue
-        stack = _stack(node)
-        for depth in range(len(stack)):
-            call = found.setdefault(stack[: depth + 1], TracedCall(_module_id(stack[depth]), depth))
-            before = [each for each in _operands(node) if _stack(each)[: depth + 1] != stack[: depth + 1]]
+        place = node.meta.get(PLACE, place)
+        for stack, meta in _calls_around(node).items():
+            here = meta.get(PLACE, place)
+            begun[stack] = min(here, begun.get(stack, here))
+            call = found.setdefault(stack, TracedCall(_module_id(stack[-1]), len(stack) - 1))
+            before = [each for each in _operands(node) if stack not in _calls_around(each)]
             call.entries.update(dict.fromkeys(before))
-            outside = {user for user in node.users if _stack(user)[: depth + 1] != stack[: depth + 1]}
+            outside = {user for user in node.users if stack not in _calls_around(user)}
             is_read = any(node not in saved if user.op == "output" else not is_backward(user) for user in outside)
             if is_read and isinstance(node.meta.get("val"), torch.Tensor):
-                call.exits.append(node)
-    return list(found.values())
+                call.exits[node] = meta.get("seq_nr", -1)
+    return [found[stack] for stack in sorted(found, key=begun.__getitem__)]
+
+
+def _calls_around(node: fx.Node) -> dict[Stack, Mapping[str, Any]]:
+    """The calls of modules that a node is made in, each with those around it, and what torch knows of it there."""
+    stacks = ((_stack(meta), meta) for meta in reversed(_metas(node)))
+    return {stack[: i + 1]: meta for stack, meta in stacks for i in range(len(stack))}
 
 
 def modules_of(node: fx.Node) -> tuple[int, ...]:
     """The ``id`` of every module that a node, or its forward node, stems from, the innermost last."""
-    return tuple(_module_id(level) for level in _stack(node) or _stack(node, "fwd_nn_module_stack"))
+    return tuple(_module_id(level) for level in _stack(node.meta) or _stack(node.meta, "fwd_nn_module_stack"))
 
 
 def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
@@ -62,13 +79,11 @@ def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
     """
     found: dict[int, dict[fx.Node, None]] = defaultdict(dict)
     for node in graph.nodes:
-        number = node.meta.get("seq_nr")
-        if number is None or not is_backward(node) or node.meta.get("is_gradient_acc"):
+        if not is_backward(node):
             continue
-        for operand in _operands(node):
-            is_own = operand.meta.get("seq_nr") == number and not operand.meta.get("is_gradient_acc")
-            if _is_gradient(operand) and not is_own:
-                found[number][operand] = None
+        gradients = [operand for operand in _operands(node) if _is_gradient(operand)]
+        for number in _numbers(node):
+            found[number].update(dict.fromkeys(each for each in gradients if number not in _numbers(each)))
     return {number: list(nodes) for number, nodes in found.items()}
 
 
@@ -100,6 +115,17 @@ def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.N
     return list(found)
 
 
+def _numbers(node: fx.Node) -> set[int]:
+    """The sequence numbers of the operations that a node computes; sums of gradients belong to none."""
+    metas = (meta for meta in _metas(node) if not meta.get("is_gradient_acc"))
+    return {number for meta in metas if (number := meta.get("seq_nr")) is not None}
+
+
+def _metas(node: fx.Node) -> list[dict[str, Any]]:
+    """What torch knows of a node and of every call that was merged into it."""
+    return [node.meta, *node.meta.get(MERGED, ())]
+
+
 def _operands(node: fx.Node) -> Iterator[fx.Node]:
     for operand in node.all_input_nodes:
         if isinstance(operand.meta.get("val"), torch.Tensor):
@@ -115,8 +141,8 @@ def is_backward(node: fx.Node) -> bool:
     return node.op == "call_function" and node.meta.get("partitioner_tag") == "is_backward"
 
 
-def _stack(node: fx.Node, key: str = "nn_module_stack") -> tuple[Level, ...]:
-    return tuple((str(call), str(path)) for call, (path, _) in (node.meta.get(key) or {}).items())
+def _stack(meta: Mapping[str, Any], key: str = "nn_module_stack") -> Stack:
+    return tuple((str(call), str(path)) for call, (path, _) in (meta.get(key) or {}).items())
 
 
 def _module_id(level: Level) -> int:

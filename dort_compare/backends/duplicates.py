@@ -13,6 +13,10 @@ from torch.utils import _pytree as pytree
 
 from dort_compare.backends.calls import has_effect
 
+MERGED = "merged_calls"
+"""The key in a node's ``meta`` under which that of every call that was merged into it is kept."""
+PLACE = "place_in_joint_graph"
+"""The key in a node's ``meta`` of the number of nodes that came before it."""
 _EQUAL_IS_SAME = (fx.Node, int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
@@ -24,12 +28,14 @@ def merge_duplicates(graph: fx.Graph) -> None:
     """
     returned = set(_memories(graph.output_node().all_input_nodes))
     made: dict[Hashable, fx.Node] = {}
-    for node in [*graph.nodes]:
+    for place, node in enumerate([*graph.nodes]):
+        node.meta[PLACE] = place
         if _writes(node):
             made.clear()
         elif _gives_the_same_again(node) and returned.isdisjoint(_memories([node])):
             first = made.setdefault(_call(node), node)
             if first is not node:
+                first.meta.setdefault(MERGED, []).append(node.meta)
                 node.replace_all_uses_with(first)
                 graph.erase_node(node)
 
