@@ -7,7 +7,7 @@ pass of the uncompiled model, the median of several, half of them before the com
 ``compare(model, inputs, backward=True)``. *Proper* is that without what torch.compile, the lowering and the making of
 the two ONNX Runtime sessions take. *Executions* are the four executions of the graphs and the measuring of their values
 alone. Seconds are those of the processor with one thread, else those of the clock. Memory is the highest resident size
-of the process (``ru_maxrss``) less its resident size when all is imported and the model made; the steps and the
+of the process less its resident size when all is imported and the model made; the steps and the
 comparison run in two processes.
 
 The other tools get the forward pass alone, which is all that they compare. ``verify_onnx_program`` is given ONNX
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import statistics
 import time
 import warnings
@@ -31,7 +30,7 @@ from typing import Any
 
 import torch
 from pages import command, processor
-from processes import in_a_process
+from processes import in_a_process, peak, resident
 
 from dort_compare import DebugBackend, compare, comparison
 from dort_compare.backends import CompiledGraph
@@ -182,16 +181,6 @@ def timed(times: Result, place: ModuleType | type, name: str, *, first: bool) ->
         yield
     finally:
         setattr(place, name, original)
-
-
-def resident() -> int:
-    """Bytes of this process in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def peak() -> int:
-    """The most bytes this process ever had in memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def result_of(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:

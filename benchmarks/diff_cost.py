@@ -10,12 +10,12 @@ back), operands of additions change places; one constant in the middle is off by
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from processes import peak
 
 from dort_compare.onnx_diff import diff
 
@@ -87,10 +87,9 @@ def main() -> None:
         before = time.perf_counter()
         found = diff(first, second)
         taken = time.perf_counter() - before
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         sizes = f"{len(first.graph.node)} against {len(second.graph.node)} nodes"
         named = [cause.row.pair.second for cause in found.findings.causes]
-        print(f"{name}: {sizes}, {found.verdict}, departs {named}, {taken:.1f} s, peak {peak:.2f} GiB")
+        print(f"{name}: {sizes}, {found.verdict}, departs {named}, {taken:.1f} s, peak {peak() / 2**30:.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""A measurement in a process of its own."""
+"""A measurement in a process of its own, and the memory that a process takes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -19,3 +21,21 @@ def in_a_process(arguments: Sequence[str], threads: int, **environment: str) -> 
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    return _status("VmRSS")
+
+
+def peak() -> int:
+    """The most bytes that this process ever had in memory.
+
+    ``getrusage`` does not tell: its ``ru_maxrss`` is that of the process which started this one, where that is more.
+    """
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    (kibibytes,) = re.findall(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(kibibytes) * 1024

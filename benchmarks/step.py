@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 import warnings
@@ -34,7 +33,7 @@ from typing import Any
 
 import torch
 from pages import page, show
-from processes import in_a_process
+from processes import in_a_process, peak, resident
 from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 from torch import nn
 from turns import Times, milliseconds, ratio, timed
@@ -147,14 +146,14 @@ def speed(part: str, layers: int, size: tuple[int, int], mode: str, rounds: int)
 def first_call(part: str, layers: int, size: tuple[int, int], mode: str, backend: str) -> dict[str, float]:
     """Seconds of the first call, and bytes of memory of several."""
     model, inputs = subject(part, layers, size, mode)
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before = resident()
     step = step_of(compiled(model, backend, mode), model, inputs, mode)
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
     for _ in range(STEPS):
         step()
-    return {"first": first, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before}
+    return {"first": first, "peak": peak() - before}
 
 
 def in_empty_caches(*arguments: str, threads: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -11,6 +11,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
+from dort_compare.rewrites.by_head import by_head
 from dort_compare.rewrites.rms_norm import rms_norm
 from dort_compare.rewrites.row import row_into_matmul
 from dort_compare.rewrites.scale import scale_into_matmul
@@ -27,7 +28,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 """By the op type of the node that each starts from."""
 
-ON_CPU = {row_into_matmul}
+LAST: dict[str, tuple[Rule, ...]] = {"FusedMatMul": (by_head,), "MatMul": (by_head,)}
+"""Those that take together what the others have left."""
+
+ON_CPU = {by_head, row_into_matmul}
 """Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
 
 _LOG = logging.getLogger(__name__)
@@ -41,14 +45,18 @@ def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model
     not apply is logged at level DEBUG.
     """
     is_cpu = all(name == "CPUExecutionProvider" for name, _ in providers)
-    rules = {op_type: [rule for rule in each if is_cpu or rule not in ON_CPU] for op_type, each in RULES.items()}
     copy = model.clone()
     RemoveUnusedNodesPass()(copy)
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        made = [_tried(copy, node, rule) for node in list(copy.graph) for rule in rules.get(node.op_type, ())]
-    if any(made):
-        copy.graph.sort()  # a node that takes the place of several may stand before what it reads
+        for rules in (RULES, LAST):
+            _apply(copy, {op_type: [r for r in each if is_cpu or r not in ON_CPU] for op_type, each in rules.items()})
     return copy
+
+
+def _apply(model: ir.Model, rules: Mapping[str, Sequence[Rule]]) -> None:
+    made = [_tried(model, node, rule) for node in list(model.graph) for rule in rules.get(node.op_type, ())]
+    if any(made):
+        model.graph.sort()  # a node that takes the place of several may stand before what it reads
 
 
 def _tried(model: ir.Model, node: ir.Node, rule: Rule) -> bool:

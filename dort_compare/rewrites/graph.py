@@ -19,6 +19,12 @@ def number(value: ir.Value | None) -> float | None:
     return float(constant.numpy()) if constant is not None and not constant.shape.rank() else None
 
 
+def sizes_of(value: ir.Value | None) -> list[int] | None:
+    """The sizes of a value; None where not all are known."""
+    sizes = [*value.shape] if value is not None and value.shape is not None else [None]
+    return [size for size in sizes if isinstance(size, int)] if all(isinstance(size, int) for size in sizes) else None
+
+
 def is_read_once(value: ir.Value) -> bool:
     """Whether nothing but one input of one node would miss the value."""
     return len(value.uses()) == 1 and not value.is_graph_output()
@@ -79,9 +85,13 @@ class Replacement:
         """The result of one more node."""
         name = f"{self._name}.{len(self._made)}"
         node = ir.node(op_type, inputs, attributes, domain=domain, name=name, metadata_props=self._metadata)
-        node.outputs[0].name = name
+        result = node.outputs[0]
+        result.name = name
+        if op_type == "Constant":
+            result.const_value = constant = attributes["value"]
+            result.shape, result.type = constant.shape, ir.TensorType(constant.dtype)
         self._made.append(node)
-        return node.outputs[0]
+        return result
 
     def finish(self, model: ir.Model, result: ir.Value) -> None:
         """Puts all that was written into the graph; ``result`` is what the last of the old nodes gave."""

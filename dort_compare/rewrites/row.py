@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, is_product, is_read_once
+from dort_compare.rewrites.graph import Replacement, is_product, is_read_once, sizes_of
 
 _PAYS = 4
 """How many elements of the product there must be for each that is copied."""
@@ -25,8 +25,8 @@ def row_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
         return "it does not subtract from a matrix product that nothing else reads"
     if product.dtype != ir.DataType.FLOAT or {*made.attributes} - {"alpha"}:
         return "the product is not of float32, or transposes its operands"
-    a, b = (_sizes(operand) for operand in made.inputs)
-    if a is None or b is None or not len(a) == len(b) > 1 or _sizes(row) != [*a[:-1], 1]:
+    a, b = (sizes_of(operand) for operand in made.inputs)
+    if a is None or b is None or not len(a) == len(b) > 1 or sizes_of(row) != [*a[:-1], 1]:
         return "it does not subtract one number a row of the product's first operand, or sizes are not known"
     rows, inner, columns = a[-2], a[-1], b[-1]
     if rows * columns < _PAYS * inner * (rows + columns):
@@ -35,16 +35,18 @@ def row_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
     return None
 
 
-def _sizes(value: ir.Value | None) -> list[int] | None:
-    """None where not all are known."""
-    sizes = [*value.shape] if value is not None and value.shape is not None else [None]
-    return [size for size in sizes if isinstance(size, int)] if all(isinstance(size, int) for size in sizes) else None
-
-
 def _replace(model: ir.Model, product: ir.Node, difference: ir.Node, row: ir.Value, ones: Sequence[int]) -> None:
     new, attributes = Replacement([product, difference], "row"), dict(product.attributes)
     alpha = attributes["alpha"].as_float() if attributes else 1.0
     constant = new.write("Constant", value=ir.tensor(np.full(ones, -1 / alpha, np.float32)))
-    a = new.write("Concat", product.inputs[0], row, axis=-1)
-    b = new.write("Concat", product.inputs[1], constant, axis=-2)
+    a = _joined(new, product.inputs[0], row, -1)
+    b = _joined(new, product.inputs[1], constant, -2)
     new.finish(model, new.write(product.op_type, a, b, domain=product.domain, **attributes))
+
+
+def _joined(new: Replacement, matrix: ir.Value | None, more: ir.Value, axis: int) -> ir.Value:
+    """A matrix with one more row or column."""
+    joined, sizes = new.write("Concat", matrix, more, axis=axis), sizes_of(matrix) or []
+    sizes[axis] += 1
+    joined.shape, joined.type = ir.Shape(sizes), more.type
+    return joined

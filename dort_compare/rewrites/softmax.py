@@ -104,7 +104,10 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
     write = new.write
     dtype = scores.dtype
     assert dtype is not None
-    final = write("MatMul", write("Softmax", scores, axis=-1), nodes[-1].inputs[1])
+    probabilities = write("Softmax", scores, axis=-1)
+    final = write("MatMul", probabilities, nodes[-1].inputs[1])
+    probabilities.shape, final.shape = scores.shape, nodes[-1].outputs[0].shape
+    probabilities.type = final.type = scores.type
     if mask is not None:
         kind, value = mask
         last, zero = (write("Constant", value=each) for each in (ir.tensor([-1]), ir.tensor(0, dtype)))
