@@ -24,12 +24,13 @@ def in_a_process(arguments: Sequence[str], threads: int, **environment: str) -> 
 
 
 def resident() -> int:
-    """Bytes of this process in memory now."""
+    """Bytes of this process in memory now; `peak` begins anew with them."""
+    Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
 
 def peak() -> int:
-    """The most bytes that this process ever had in memory.
+    """The most bytes that this process had in memory since `resident` told what it had, or since it began.
 
     ``getrusage`` does not tell: its ``ru_maxrss`` is that of the process which started this one, where that is more.
     """

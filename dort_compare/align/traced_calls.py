@@ -17,8 +17,8 @@ from dort_compare.views import history
 Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
 
-
 Stack = tuple[Level, ...]
+"""A call of a module, the last, with those around it."""
 
 
 @dataclass

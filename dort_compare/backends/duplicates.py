@@ -35,7 +35,7 @@ def merge_duplicates(graph: fx.Graph) -> None:
         elif _gives_the_same_again(node) and returned.isdisjoint(_memories([node])):
             first = made.setdefault(_call(node), node)
             if first is not node:
-                first.meta.setdefault(MERGED, []).append(node.meta)
+                first.meta.setdefault(MERGED, []).extend([node.meta, *node.meta.get(MERGED, ())])
                 node.replace_all_uses_with(first)
                 graph.erase_node(node)
 

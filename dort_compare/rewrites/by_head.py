@@ -20,7 +20,7 @@ _RANK = CUT + 2
 _LARGE = 2**20
 """Elements of all scores from which on a Scan pays: 4 MiB of float32."""
 _HUGE = 2**25
-"""Elements from which on it pays for the memory alone, where not three values are as large as the scores: 128 MiB."""
+"""Elements from which on it pays for the memory alone, where fewer than three values are that large: 128 MiB."""
 _TURN = 2**17
 """Elements of scores in one turn of a Scan, at least: some ten microseconds an operation are lost in each."""
 _ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Exp", "Log", "Neg", "Equal", "And", "Or", "Not", "IsNaN", "Where", "Cast"}
@@ -52,8 +52,8 @@ def _by_turns(region: _Region) -> str | None:
     if region.passes < 3 and examples * heads * region.scores < _HUGE:
         return f"only {region.passes} values are as large as the scores"
     made = (value for node in region.nodes for value in node.outputs)
-    by_head = (value for value in region.operands() if region.is_by_head(value))
-    widths = dict.fromkeys((*by_head, *made), width) | dict.fromkeys(by_example, 1)
+    pieces = (value for value in region.operands() if region.is_by_head(value))
+    widths = dict.fromkeys((*pieces, *made), width) | dict.fromkeys(by_example, 1)
     Scan(region.graph, region.nodes, widths).take_place()
     return None
 
@@ -97,10 +97,10 @@ class _Region:
         return None
 
     def _why_not(self) -> str | None:
+        if any(node.graph is not self.graph for node in _reached(self.nodes, ir.Node.successors)):
+            return "what becomes of it is read in a graph within this one"
         for node in self.nodes:
             for value in node.outputs:
-                if any(reader.graph is not self.graph for reader in value.consumers()):
-                    return f"{value.name} is read in a graph within this one"
                 if self._is_large(value) and (value.is_graph_output() or not self._contains(value.consumers())):
                     return f"{value.name}, as large as the scores, is read elsewhere"
         return None
@@ -116,7 +116,8 @@ class _Region:
         return sum(self._is_large(value) for node in self.nodes for value in node.outputs)
 
     def is_by_head(self, value: ir.Value) -> bool:
-        """Whether each head has a part of its own: numbers for rows, (B, H, L), or a matrix."""
+        """Whether each head has a part of its own: numbers for rows, (B, H, L), or a matrix. By its sizes alone; what
+        reads it tells whether its leading axes are those."""
         sizes = sizes_of(value) or []
         return sizes[:CUT] == self.heads and CUT < len(sizes) <= _RANK
 
@@ -141,7 +142,7 @@ class _Region:
     def _goes_by_head(self, node: ir.Node) -> bool:
         """Whether it computes for each head what it would if there were no other."""
         read = [value for value in node.inputs if value is not None]
-        if not all(self.is_by_head(value) for value in node.outputs):
+        if not all(self.is_by_head(value) for value in node.outputs) or any(0 in (sizes_of(v) or []) for v in read):
             return False
         if node.op_type in _ALONG_AXES:
             return self.is_by_head(read[0]) and all(axis >= CUT for axis in _axes(node))
@@ -149,7 +150,8 @@ class _Region:
         if node.op_type in {"Concat", "Softmax"}:
             return matrices and all(axis >= CUT for axis in _axes(node))
         if node.op_type == "Transpose":
-            return matrices and [*node.attributes["perm"].as_ints()[:CUT]] == [*range(CUT)]
+            turned = node.attributes["perm"].as_ints() if "perm" in node.attributes else ()
+            return matrices and [*turned[:CUT]] == [*range(CUT)]
         if is_product(node):
             return matrices and not any(name.startswith("transBatch") for name in node.attributes)
         fits = (self._is_matrix(v) or self.is_by_example(v) or self._is_shared(v) for v in read)

@@ -106,7 +106,8 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
     assert dtype is not None
     probabilities = write("Softmax", scores, axis=-1)
     final = write("MatMul", probabilities, nodes[-1].inputs[1])
-    probabilities.shape, final.shape = scores.shape, nodes[-1].outputs[0].shape
+    for value, like in ((probabilities, scores), (final, nodes[-1].outputs[0])):
+        value.shape = like.shape.copy() if like.shape is not None else None
     probabilities.type = final.type = scores.type
     if mask is not None:
         kind, value = mask

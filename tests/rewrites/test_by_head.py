@@ -30,8 +30,9 @@ SIZES: dict[str, list[int | str]] = {
     "heads": [1, 3, 6, 5],
     "rows": [2, 3, 6],
     "other": [3, 6, 5],
+    "none": [2, 3, 5, 0],
 }
-CONSTANTS = "<int64[1] last = {-1}, int64[1] head = {1}, float two = {2.0}>"
+CONSTANTS = "<int64[1] last = {-1}, int64[1] head = {1}, int64[2] both = {0, 1}, float two = {2.0}>"
 BODY = "s = MatMul(q, k) e = Exp(s) y = MatMul(e, v)"
 OUTPUT = "float[2, 3, 6, 4] y"
 
@@ -110,6 +111,7 @@ STAYS = {
     "a mask of three axes": "r = MatMul(q, k) s = Add(r, other) y = MatMul(s, v)",
     "an operation that is not known": "r = MatMul(q, k) s = CumSum(r, head) y = MatMul(s, v)",
     "a way round": "s = MatMul(q, k) t = ReduceSum(s, last) u = ReduceSum(t, head) e = Mul(s, u) y = MatMul(e, v)",
+    "no elements": f"{BODY} l = MatMul(e, none)",
     "sizes that are not known": BODY,
 }
 
@@ -123,6 +125,7 @@ def test_where_heads_have_to_do_with_one_another_nothing_happens(
     outputs = {
         "heads change places": "float[3, 2, 6, 4] y",
         "scores are returned": f"{OUTPUT}, float[2, 3, 6, 5] s",
+        "no elements": f"{OUTPUT}, float[2, 3, 6, 0] l",
         "scores are read elsewhere": f"{OUTPUT}, float[180] l",
     }
     sizes = {
@@ -134,6 +137,25 @@ def test_where_heads_have_to_do_with_one_another_nothing_happens(
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
         assert ops(rewritten(before, CPU)) == ops(before)
     assert any(message.startswith("by_head") and not message.endswith("made") for message in caplog.messages)
+
+
+def test_what_a_scan_reads_whole_closes_no_circle(turn: str) -> None:
+    """The first product's Scan reads a number that comes of the second's scores, and gives what these are multiplied
+    with."""
+    body = (
+        "s = MatMul(q, k) x = MatMul(q, w) e = Exp(x) t = ReduceSum(e, last) m = ReduceMean(t, both) a = Add(s, m) "
+        "f = Exp(a) g = Transpose<perm = [0, 1, 3, 2]>(f) z = MatMul(g, q) y = MatMul(e, z)"
+    )
+    before = model(body, w=[2, 3, 4, 5])
+    after = rewritten(before, CPU)
+    assert ops(after).count("Scan") == 1
+    np.testing.assert_allclose(values(after)[0], values(before)[0], rtol=1e-4)
+
+
+def test_a_transpose_that_does_not_say_what_it_turns_is_left(turn: str) -> None:
+    sizes = {"q": [3, 3, 3, 2], "k": [3, 3, 2, 3], "v": [3, 3, 3, 2]}
+    before = model("s = MatMul(q, k) e = Transpose(s) y = MatMul(e, v)", "float[3, 3, 3, 2] y", **sizes)  # type: ignore[arg-type]
+    assert ops(rewritten(before, CPU)) == ops(before)
 
 
 @pytest.mark.parametrize("size", ["_LARGE", "_HUGE", "_TURN"])
