@@ -90,15 +90,19 @@ class _Region:
 
     def _fill(self) -> str | None:
         """Takes in what lies between nodes of the region."""
-        for node in _between(self.nodes):
+        places = {node: i for i, node in enumerate(self.graph)}
+        first, last = (bound(places[node] for node in self.nodes) for bound in (min, max))
+        behind = _reached(self.nodes, lambda node: [n for n in node.successors() if places.get(n, last) <= last])
+        if not behind <= places.keys():
+            return "what becomes of it is read in a graph within this one"
+        ahead = _reached(self.nodes, lambda node: [n for n in node.predecessors() if places[n] >= first])
+        for node in behind & ahead:
             if not self._goes_by_head(node):
                 return f"{node.op_type}, on the way from scores to scores, does not go by head"
             self.nodes[node] = None
         return None
 
     def _why_not(self) -> str | None:
-        if any(node.graph is not self.graph for node in _reached(self.nodes, ir.Node.successors)):
-            return "what becomes of it is read in a graph within this one"
         for node in self.nodes:
             for value in node.outputs:
                 if self._is_large(value) and (value.is_graph_output() or not self._contains(value.consumers())):
@@ -156,11 +160,6 @@ class _Region:
             return matrices and not any(name.startswith("transBatch") for name in node.attributes)
         fits = (self._is_matrix(v) or self.is_by_example(v) or self._is_shared(v) for v in read)
         return node.op_type in _ELEMENTWISE and all(fits)
-
-
-def _between(nodes: Collection[ir.Node]) -> set[ir.Node]:
-    """The others through which one of ``nodes`` reads what another makes."""
-    return _reached(nodes, ir.Node.successors) & _reached(nodes, ir.Node.predecessors) - {*nodes}
 
 
 def _reached(nodes: Iterable[ir.Node], step: Callable[[ir.Node], Iterable[ir.Node]]) -> set[ir.Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -28,22 +29,38 @@ class Scan:
         last = self._nodes[-1]
         self._name = f"{last.outputs[0].name}.scan"
         self._metadata = {**last.metadata_props, provenance.FX_NODE: fx_nodes_of(self._nodes)}
-        self._made: list[ir.Node] = []
 
     def take_place(self) -> None:
-        """Puts a Scan in the place of the nodes. The graph has to be sorted afterwards."""
+        """Puts a Scan in the place of the nodes, and behind it what stood among them and reads what they make."""
         inside = [value for node in self._nodes for value in node.outputs]
         operands = [value for value in self._widths if value not in inside]
         results = [value for value in inside if self._is_read_outside(value)]
-        stacks = [self._reshaped(value, self._stack(value)) for value in operands]
+        readers = self._readers_among()
+        stacks = [self._stack(value) for value in operands]
+        feeds = [node for pair in zip(operands, stacks, strict=True) for node in self._reshape(*pair)]
         scanned = [self._stack(value) for value in results]
-        for value, stack in zip(results, scanned, strict=True):
-            self._let_others_read(self._reshaped(stack, self._like(value, sizes_of(value) or [])), value)
-        self._graph.insert_before(self._nodes[-1], self._made)
+        whole = [self._like(value, sizes_of(value) or []) for value in results]
+        gathers = [node for pair in zip(scanned, whole, strict=True) for node in self._reshape(*pair)]
+        for value, result in zip(results, whole, strict=True):
+            self._let_others_read(result, value)
+        self._graph.insert_before(self._nodes[-1], feeds)
+        self._graph.remove(readers)
         body = self._body(operands, results)
         attributes = [ir.AttrInt64("num_scan_inputs", len(operands)), ir.AttrGraph("body", body)]
         scan = ir.Node("", "Scan", stacks, attributes, outputs=scanned, name=self._name, metadata_props=self._metadata)
-        self._graph.insert_after(self._made[-1], scan)
+        self._graph.insert_after(feeds[-1], [scan, *gathers, *readers])
+
+    def _readers_among(self) -> list[ir.Node]:
+        """The others before the last of the nodes that read what these make, or what becomes of that."""
+        first, last = self._nodes[0], self._nodes[-1]
+        late = {*self._nodes}
+        until_last = itertools.takewhile(lambda node: node is not last, self._graph)
+        found = []
+        for node in itertools.dropwhile(lambda node: node is not first, until_last):
+            if node not in late and not late.isdisjoint(node.predecessors()):
+                late.add(node)
+                found.append(node)
+        return found
 
     def _body(self, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> ir.Graph:
         """What a turn computes of a piece of each of ``operands``: a piece of each of ``results``."""
@@ -71,19 +88,17 @@ class Scan:
             if output is value:
                 self._graph.outputs[i] = new
 
-    def _reshaped(self, value: ir.Value, result: ir.Value) -> ir.Value:
-        """Writes what makes ``result`` of the same elements as ``value``."""
+    def _reshape(self, value: ir.Value, result: ir.Value) -> list[ir.Node]:
+        """What makes ``result`` of the same elements as ``value``."""
         sizes = ir.Value(name=f"{result.name}.sizes")
-        self._write("Constant", [], sizes, [ir.AttrInt64s("value_ints", sizes_of(result) or [])])
-        self._write("Reshape", [value, sizes], result)
-        return result
+        constant = self._node("Constant", [], sizes, [ir.AttrInt64s("value_ints", sizes_of(result) or [])])
+        return [constant, self._node("Reshape", [value, sizes], result)]
 
-    def _write(
+    def _node(
         self, op_type: str, inputs: Sequence[ir.Value], output: ir.Value, attributes: Sequence[ir.Attr] = ()
-    ) -> None:
-        name = f"{self._name}.{len(self._made)}"
-        node = ir.Node("", op_type, inputs, attributes, outputs=[output], name=name, metadata_props=self._metadata)
-        self._made.append(node)
+    ) -> ir.Node:
+        name = f"{output.name}.{op_type}"
+        return ir.Node("", op_type, inputs, attributes, outputs=[output], name=name, metadata_props=self._metadata)
 
     def _piece(self, value: ir.Value) -> list[int]:
         return [1, self._widths[value], *(sizes_of(value) or [])[CUT:]]
