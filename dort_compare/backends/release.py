@@ -29,11 +29,12 @@ def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
     """A copy of the graph in which all nodes are gathered in submodules, each of which frees about as much as another.
 
     None where the graph has too little to free. The cuts are where the least is handed on from piece to piece, and no
-    more than a piece frees: what is handed on cannot be computed in place.
+    more than a piece frees: what is handed on cannot be computed in place. Where much is handed on all the way, as the
+    gradient of weights that the last layer and the first one share, the pieces are fewer and free more each.
     """
     nodes = list(graph_module.graph.nodes)
     places = _places(nodes)
-    ends = sorted(_ends(nodes, places))
+    ends = _ends(nodes, places)
     if not ends:
         return None
     levels = {node: bisect_left(ends, places[node]) if node in places else -1 for node in nodes}
@@ -50,8 +51,8 @@ def _places(nodes: Sequence[fx.Node]) -> Mapping[fx.Node, int]:
     return places
 
 
-def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> Iterator[int]:
-    """The places after which to cut."""
+def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> list[int]:
+    """The places after which to cut: as many as there can be."""
     freed, handed = Counter[int](), Counter[int]()
     for node in nodes:
         last = max((places[user] for user in node.users if user in places), default=-1)
@@ -60,12 +61,21 @@ def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> Iterator[i
             handed[last] -= _nbytes(node)
         elif node.op == "placeholder" and last >= 0 and not node.name.startswith("primals"):  # those outlive the graph
             freed[last] += _nbytes(node)
-    total = freed.total()
-    count = min(_MOST, total // _LEAST)
     until, across = ([*accumulate(each[i] for i in range(len(nodes)))] for each in (freed, handed))
-    for number in range(1, count):
-        off = {i: abs(until[i] * count / total - number) for i in places.values()}
-        if near := [i for i in off if off[i] <= 0.5 and across[i] * count <= total]:
+    most = min(_MOST, freed.total() // _LEAST)
+    ways = ([*_even_cuts(pieces, sorted({*places.values()}), until, across)] for pieces in range(most, 1, -1))
+    return max(ways, key=len, default=[])
+
+
+def _even_cuts(pieces: int, places: Sequence[int], until: Sequence[int], across: Sequence[int]) -> Iterator[int]:
+    """Where so many pieces of about the same size begin, as far as no cut between hands on more than a piece frees.
+
+    ``until`` and ``across`` are bytes by place: all that is freed up to it, and what is handed on behind it.
+    """
+    total = until[-1]
+    for number in range(1, pieces):
+        off = {i: abs(until[i] * pieces / total - number) for i in places}
+        if near := [i for i in places if off[i] < 0.5 and across[i] * pieces <= total]:
             yield min(near, key=lambda i: (across[i], off[i]))
 
 

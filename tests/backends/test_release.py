@@ -89,6 +89,19 @@ def test_no_cut_hands_on_more_than_a_piece_frees() -> None:
     assert split_backward(traced(31, tangents=64)) is None
 
 
+@pytest.mark.parametrize(("carried", "pieces"), [(3, 8), (5, 5), (9, 3), (31, 1)])
+def test_there_are_fewer_pieces_where_much_is_carried_through(carried: int, pieces: int) -> None:
+    def function(tangents_1: Tensor, *saved: Tensor) -> list[Tensor]:
+        first = [tangents_1 + i for i in range(carried)]
+        last = backward_of_tanh(tangents_1, *saved)
+        return [each * last for each in first]
+
+    with torch._subclasses.FakeTensorMode():
+        graph = make_fx(function)(*(torch.empty(MANY) for _ in range(32)))
+    split = split_backward(graph)
+    assert (len(pieces_of(split)) if split else 1) == pieces
+
+
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
