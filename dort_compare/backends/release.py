@@ -68,7 +68,7 @@ def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> list[int]:
 
 
 def _even_cuts(pieces: int, places: Sequence[int], until: Sequence[int], across: Sequence[int]) -> Iterator[int]:
-    """Where so many pieces of about the same size begin, as far as no cut between hands on more than a piece frees.
+    """The places where so many pieces of about the same size end, but for those that hand on more than a piece frees.
 
     ``until`` and ``across`` are bytes by place: all that is freed up to it, and what is handed on behind it.
     """
