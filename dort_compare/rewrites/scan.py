@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,8 +22,11 @@ class Scan:
     """
 
     def __init__(self, graph: ir.Graph, nodes: Collection[ir.Node], widths: Mapping[ir.Value, int]) -> None:
+        order = [*graph]
+        places = [i for i, node in enumerate(order) if node in nodes]
         self._graph = graph
-        self._nodes = [node for node in graph if node in nodes]
+        self._nodes = [order[i] for i in places]
+        self._among = [node for node in order[places[0] : places[-1]] if node not in nodes]
         self._widths = widths
         last = self._nodes[-1]
         self._name = f"{last.outputs[0].name}.scan"
@@ -51,13 +53,11 @@ class Scan:
         self._graph.insert_after(feeds[-1], [scan, *gathers, *readers])
 
     def _readers_among(self) -> list[ir.Node]:
-        """The others before the last of the nodes that read what these make, or what becomes of that."""
-        first, last = self._nodes[0], self._nodes[-1]
+        """What stands among the nodes and reads what these make, or what becomes of that."""
         late = {*self._nodes}
-        until_last = itertools.takewhile(lambda node: node is not last, self._graph)
         found = []
-        for node in itertools.dropwhile(lambda node: node is not first, until_last):
-            if node not in late and not late.isdisjoint(node.predecessors()):
+        for node in self._among:
+            if not late.isdisjoint(node.predecessors()):
                 late.add(node)
                 found.append(node)
         return found

@@ -152,6 +152,18 @@ def test_what_a_scan_reads_whole_closes_no_circle(turn: str) -> None:
     np.testing.assert_allclose(values(after)[0], values(before)[0], rtol=1e-4)
 
 
+def test_what_reads_a_result_among_the_nodes_stands_behind_the_scan(turn: str) -> None:
+    """The next Scan looks for its nodes by their places, before the graph is sorted."""
+    body = "s = MatMul(q, k) e = Exp(s) t = ReduceSum(e, last) n = ReduceMean(t, both) l = Neg(n) y = MatMul(e, v)"
+    graph = model(body, f"{OUTPUT}, float[1, 1, 6, 1] l")
+    product = next(node for node in graph.graph if node.op_type == "MatMul")
+    assert RULE.by_head(graph, product) is None
+    found = [*graph.graph]
+    assert ops(graph).count("Scan") == 1
+    for i, node in enumerate(found):
+        assert {*node.predecessors()} <= {*found[:i]}, f"{node.name} stands before what it reads"
+
+
 def test_a_transpose_that_does_not_say_what_it_turns_is_left(turn: str) -> None:
     sizes = {"q": [3, 3, 3, 2], "k": [3, 3, 2, 3], "v": [3, 3, 3, 2]}
     before = model("s = MatMul(q, k) e = Transpose(s) y = MatMul(e, v)", "float[3, 3, 3, 2] y", **sizes)  # type: ignore[arg-type]

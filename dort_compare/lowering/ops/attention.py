@@ -151,12 +151,9 @@ class Attention:
         zero, one = op.const(0), op.const(1)
         rows = op.Range(op.Sub(keys, queries), keys, one) if self.kernel.bottom_right else op.Range(zero, queries, one)
         seen = op.LessOrEqual(op.Unsqueeze(op.Range(zero, keys, one), [0]), op.Unsqueeze(rows, [1]))
-        seen.shape = ir.Shape([size if isinstance(size, int) else None for size in self._lengths()])
+        lengths = shape_of(self.query)[2], shape_of(self.key)[2]
+        seen.shape = ir.Shape([size if isinstance(size, int) else None for size in lengths])
         return op.Where(seen, scores, self._number(-math.inf))
-
-    def _lengths(self) -> tuple[int | torch.SymInt, ...]:
-        """L and S"""
-        return shape_of(self.query)[2], shape_of(self.key)[2]
 
     def _subtrahend(self, logsumexp: ir.Value) -> ir.Value:
         """The logsumexp as a column, such that exp(-inf - it) is 0: where it is -inf itself, 0 takes its place."""
