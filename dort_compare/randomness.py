@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import torch
 
+RANDOM_OPERATORS = frozenset(
+    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
+)
+"""Those of ONNX."""
+
 
 def draws(target: object) -> bool:
     """Whether the target of an FX node is an operator that reads the state of torch's generators."""

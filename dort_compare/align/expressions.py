@@ -17,9 +17,6 @@ COMMUTATIVE = frozenset(
 )
 VIEWS = RESHAPES | {"Expand"}
 """Operators that keep the order of elements; Expand, where it makes none."""
-RANDOM = frozenset(
-    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
-)
 
 
 def operator_of(node: Node) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from dort_compare.align.content import Sketch
-from dort_compare.align.expressions import COMMUTATIVE, RANDOM, VIEWS, attributes_of, is_transparent, operator_of
+from dort_compare.align.expressions import COMMUTATIVE, VIEWS, attributes_of, is_transparent, operator_of
+from dort_compare.randomness import RANDOM_OPERATORS
 from dort_compare.trace.dataflow import Dataflow, Node
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -139,7 +140,9 @@ class Numbered:
             shown = operands[0]
             shapes = sketches[node.operands[0]].shape, sketches[name].shape
             return None if shown is None else self.numbers.view(shown, *shapes)
-        if node.proto.op_type in RANDOM or any(n and o is None for n, o in zip(node.operands, operands, strict=True)):
+        if node.proto.op_type in RANDOM_OPERATORS or any(
+            n and o is None for n, o in zip(node.operands, operands, strict=True)
+        ):
             return None
         if node.proto.op_type in COMMUTATIVE:
             operands = tuple(sorted(number for number in operands if number is not None))

@@ -10,11 +10,11 @@ from torch import fx
 from dort_compare.randomness import draws
 
 
-def add_call(graph: fx.Graph, origin: fx.Node, target: Any, *args: Any) -> fx.Node:
+def add_call(graph: fx.Graph, origin: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
     """A call where the graph inserts, with its value, that stems from where ``origin`` does."""
-    made = graph.call_function(target, args)
+    made = graph.call_function(target, args, options)
     with torch.no_grad():
-        made.meta = {**origin.meta, "val": target(*fx.map_arg(args, lambda each: each.meta["val"]))}
+        made.meta = {**origin.meta, "val": target(*fx.map_arg(args, lambda each: each.meta["val"]), **options)}
     made.meta.pop("tensor_meta", None)
     return made
 

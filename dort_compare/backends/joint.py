@@ -14,8 +14,9 @@ from dort_compare.backends.calls import add_call
 aten = torch.ops.aten
 
 _WIDE = (torch.float32, torch.float64)
-_SAME_ELEMENTS = {aten.view.default, aten._unsafe_view.default, aten.detach.default, aten.alias.default,
+SAME_ELEMENTS = {aten.view.default, aten._unsafe_view.default, aten.detach.default, aten.alias.default,
                   aten.clone.default, aten.expand.default}  # fmt: skip
+"""Operators that may change the shape, and nothing else."""
 _TRANSPOSED: Mapping[Any, set[tuple[int, ...]]] = {
     aten.transpose.int: {(1, 2), (2, 1), (-1, -2), (-2, -1)},
     aten.permute.default: {(0, 2, 1)},
@@ -42,7 +43,7 @@ def row_sums_of_outputs(graph: fx.Graph) -> None:
 
 def _source(node: fx.Node) -> fx.Node:
     """What holds the same elements in the same order, in matrices of the same size."""
-    while node.target in _SAME_ELEMENTS:
+    while node.target in SAME_ELEMENTS:
         before = node.all_input_nodes[0]
         if _matrices(before) is None or _matrices(before) != _matrices(node):
             return node

@@ -11,6 +11,7 @@ from torch import fx
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
+from dort_compare.backends.again import compute_again
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.duplicates import merge_duplicates
@@ -52,6 +53,7 @@ def rewriting_partition(
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """``partition``, with what is rewritten where both graphs are at hand: before it, and after."""
     row_sums_of_outputs(joint.graph)
+    compute_again(joint.graph)
     forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     save_bases(forward, backward, num_fwd_outputs)
     return forward, backward

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from dort_compare.align.expressions import RANDOM
 from dort_compare.align.pairing import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import but_for_extremes
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.two_models import Met
+from dort_compare.randomness import RANDOM_OPERATORS
 
 Status = Literal["equal", "noise", "inherits", "departs", "random"]
 _SHAKEN = 8.0
@@ -87,7 +87,7 @@ class Judge:
             inherited,
             local,
             floor,
-            "random" if any(op in RANDOM for op in op_types) else status,
+            "random" if any(op in RANDOM_OPERATORS for op in op_types) else status,
             is_near,
         )
 

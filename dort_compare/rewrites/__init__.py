@@ -11,7 +11,10 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
+from dort_compare.rewrites.bias import mask_into_bias
+from dort_compare.rewrites.blocks import in_blocks
 from dort_compare.rewrites.by_head import by_head
+from dort_compare.rewrites.heads import with_heads
 from dort_compare.rewrites.rms_norm import rms_norm
 from dort_compare.rewrites.row import row_into_matmul
 from dort_compare.rewrites.scale import scale_into_matmul
@@ -28,10 +31,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 """By the op type of the node that each starts from."""
 
+THEN: dict[str, tuple[Rule, ...]] = {"FusedMatMul": (with_heads,), "MatMul": (with_heads,)}
+"""Those that make way for the last."""
+
 LAST: dict[str, tuple[Rule, ...]] = {"FusedMatMul": (by_head,), "MatMul": (by_head,)}
 """Those that take together what the others have left."""
 
-ON_CPU = {by_head, row_into_matmul}
+WITHIN: dict[str, tuple[Rule, ...]] = {"Scan": (mask_into_bias, in_blocks)}
+"""Those that change what was taken together."""
+
+ON_CPU = {by_head, in_blocks, mask_into_bias, with_heads, row_into_matmul}
 """Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +57,7 @@ def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model
     copy = model.clone()
     RemoveUnusedNodesPass()(copy)
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        for rules in (RULES, LAST):
+        for rules in (RULES, THEN, LAST, WITHIN):
             _apply(copy, {op_type: [r for r in each if is_cpu or r not in ON_CPU] for op_type, each in rules.items()})
     return copy
 
@@ -56,6 +65,7 @@ def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model
 def _apply(model: ir.Model, rules: Mapping[str, Sequence[Rule]]) -> None:
     made = [_tried(model, node, rule) for node in list(model.graph) for rule in rules.get(node.op_type, ())]
     if any(made):
+        RemoveUnusedNodesPass()(model)
         model.graph.sort()  # a node that takes the place of several may stand before what it reads
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import is_product, sizes_of
+from dort_compare.rewrites.graph import ELEMENTWISE, is_product, sizes_of
 from dort_compare.rewrites.scan import CUT, Scan
 
 _RANK = CUT + 2
@@ -23,7 +23,6 @@ _HUGE = 2**25
 """Elements from which on it pays for the memory alone, where fewer than three values are that large: 128 MiB."""
 _TURN = 2**17
 """Elements of scores in one turn of a Scan, at least: some ten microseconds an operation are lost in each."""
-_ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Exp", "Log", "Neg", "Equal", "And", "Or", "Not", "IsNaN", "Where", "Cast"}
 _ALONG_AXES = {"ReduceMax", "ReduceSum", "Squeeze", "Unsqueeze"}
 
 
@@ -117,7 +116,8 @@ class _Region:
     @property
     def passes(self) -> int:
         """How many values are made that are as large as the scores."""
-        return sum(self._is_large(value) for node in self.nodes for value in node.outputs)
+        made = (value for node in self.nodes if node.op_type != "Identity" for value in node.outputs)
+        return sum(map(self._is_large, made))
 
     def is_by_head(self, value: ir.Value) -> bool:
         """Whether each head has a part of its own: numbers for rows, (B, H, L), or a matrix. By its sizes alone; what
@@ -159,7 +159,7 @@ class _Region:
         if is_product(node):
             return matrices and not any(name.startswith("transBatch") for name in node.attributes)
         fits = (self._is_matrix(v) or self.is_by_example(v) or self._is_shared(v) for v in read)
-        return node.op_type in _ELEMENTWISE and all(fits)
+        return node.op_type in ELEMENTWISE and all(fits)
 
 
 def _reached(nodes: Iterable[ir.Node], step: Callable[[ir.Node], Iterable[ir.Node]]) -> set[ir.Node]:

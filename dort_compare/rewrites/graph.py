@@ -11,6 +11,12 @@ from dort_compare import provenance
 
 FUSED_MATMUL = ("com.microsoft", "FusedMatMul")
 """ONNX Runtime's kernel for ``alpha * (a @ b)``: domain and op type."""
+ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Exp", "Log", "Neg", "Equal", "And", "Or", "Not", "IsNaN", "Where", "Cast",
+               "Identity"}  # fmt: skip
+"""Operators of attention that compute each element of their result from one of each operand."""
+
+LOWEST = -1e30
+"""Scores from here on down have no part in a softmax, beside others: no model's own are as low."""
 
 
 def number(value: ir.Value | None) -> float | None:
@@ -43,6 +49,11 @@ def only_reader(value: ir.Value, op_type: str) -> ir.Node | None:
     """The node of that type that alone reads the value; None where others do, or the graph returns it."""
     found = readers(value, op_type)
     return found[0] if found else None
+
+
+def is_low(constant: float | None) -> bool:
+    """Whether a number hides the score that it takes the place of."""
+    return constant is not None and constant <= LOWEST
 
 
 def is_product(node: ir.Node) -> bool:
@@ -93,9 +104,12 @@ class Replacement:
         self._made.append(node)
         return result
 
-    def finish(self, model: ir.Model, result: ir.Value) -> None:
-        """Puts all that was written into the graph; ``result`` is what the last of the old nodes gave."""
-        last = self._nodes[-1]
-        model.graph.insert_before(last, self._made)
-        take_place(result, last.outputs[0])
-        model.graph.remove(reversed(self._nodes), safe=True)
+    def put(self, graph: ir.Graph, ahead_of: ir.Node) -> None:
+        """Puts all that was written into the graph."""
+        graph.insert_before(ahead_of, self._made)
+
+    def finish(self, graph: ir.Graph, result: ir.Value) -> None:
+        """Puts all that was written in the place of the old nodes, of which the last one gave ``result``."""
+        self.put(graph, self._nodes[-1])
+        take_place(result, self._nodes[-1].outputs[0])
+        graph.remove(reversed(self._nodes), safe=True)

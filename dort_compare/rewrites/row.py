@@ -41,7 +41,7 @@ def _replace(model: ir.Model, product: ir.Node, difference: ir.Node, row: ir.Val
     constant = new.write("Constant", value=ir.tensor(np.full(ones, -1 / alpha, np.float32)))
     a = _joined(new, product.inputs[0], row, -1)
     b = _joined(new, product.inputs[1], constant, -2)
-    new.finish(model, new.write(product.op_type, a, b, domain=product.domain, **attributes))
+    new.finish(model.graph, new.write(product.op_type, a, b, domain=product.domain, **attributes))
 
 
 def _joined(new: Replacement, matrix: ir.Value | None, more: ir.Value, axis: int) -> ir.Value:

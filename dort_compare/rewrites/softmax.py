@@ -118,4 +118,4 @@ def _replace(model: ir.Model, scores: ir.Value, nodes: Sequence[ir.Node], mask: 
         # of NaN behind -inf the maximum is -inf in ONNX Runtime, but not the sum
         is_all, is_sum = (write("Equal", write(by, value, last), hidden) for by in ("ReduceMax", "ReduceSum"))
         final = write("Where", write("And", is_all, is_sum), zero, final)
-    new.finish(model, final)
+    new.finish(model.graph, final)

@@ -1,0 +1,89 @@
+"""What the backward graph computes again, so that nothing has to be saved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from dort_compare.backends.calls import add_call, has_effect
+from dort_compare.backends.joint import SAME_ELEMENTS
+
+aten = torch.ops.aten
+
+_FILLS: Mapping[Any, int | None] = {
+    aten.new_zeros.default: 0, aten.zeros_like.default: 0, aten.new_ones.default: 1, aten.ones_like.default: 1,
+    aten.new_full.default: None, aten.full_like.default: None,
+}  # fmt: skip
+"""What each of these writes everywhere; None: an argument."""
+_LARGE = 2**20
+"""Elements of probabilities from which on they are computed again: 4 MiB of float32."""
+
+
+def compute_again(graph: fx.Graph) -> None:
+    """Tells torch's partitioner what is not to be saved: attention's probabilities, and what no input has to do with.
+
+    Probabilities are as large as all else together where sequences are long. A graph that has the scores too takes them
+    a head at a time (`dort_compare.rewrites`), for which it has to see the mask, too. What depends on no input, ONNX
+    Runtime computes once, when a session is made.
+    """
+    for node in [*graph.nodes]:
+        if node.target in _FILLS:
+            _make_of_nothing(graph, node)
+    for node in (*_constants(graph), *_probabilities(graph)):
+        node.meta.setdefault("recompute", CheckpointPolicy.MUST_RECOMPUTE)
+        node.meta.setdefault("ac_graph_id", 0)
+
+
+def _make_of_nothing(graph: fx.Graph, node: fx.Node) -> None:
+    """Lets what fills a tensor with a number read no other tensor for its size, dtype and device."""
+    like, number = node.meta["val"], _FILLS[node.target]
+    fill = node.args[-1] if number is None else number
+    if like.is_contiguous() and all(isinstance(size, int) for size in like.shape) and not isinstance(fill, fx.Node):
+        options = {"dtype": like.dtype, "device": like.device, "pin_memory": False}
+        with graph.inserting_before(node):
+            node.replace_all_uses_with(add_call(graph, node, aten.full.default, [*like.shape], fill, **options))
+        graph.erase_node(node)
+
+
+def _constants(graph: fx.Graph) -> Iterator[fx.Node]:
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        is_tensor = node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor)
+        if is_tensor and found.issuperset(node.all_input_nodes) and not has_effect(node):
+            found.add(node)
+            yield node
+
+
+def _probabilities(graph: fx.Graph) -> Iterator[fx.Node]:
+    for node in graph.find_nodes(op="call_function", target=aten._softmax.default):
+        value = node.meta["val"]
+        is_large = value.ndim == 4 and all(isinstance(n, int) for n in value.shape) and value.numel() >= _LARGE
+        yield from (_since_product(node) or () if is_large else ())
+
+
+def _since_product(softmax: fx.Node) -> list[fx.Node] | None:
+    """The nodes from a matrix product to a softmax, if the others lay over it what all heads share."""
+    found, node = [softmax], softmax.args[0]
+    size, heads = softmax.meta["val"].numel(), softmax.meta["val"].shape[1]
+    while isinstance(node, fx.Node):
+        found.append(node)
+        if node.target is aten.bmm.default:
+            return found
+        large = [each for each in node.all_input_nodes if _elements(each) * heads > size]
+        if len(large) != 1 or not _is_elementwise(node):
+            return None
+        node = large[0]
+    return None
+
+
+def _elements(node: fx.Node) -> int:
+    value = node.meta.get("val")
+    return value.numel() if isinstance(value, torch.Tensor) else 0
+
+
+def _is_elementwise(node: fx.Node) -> bool:
+    return node.target in SAME_ELEMENTS or torch.Tag.pointwise in getattr(node.target, "tags", ())

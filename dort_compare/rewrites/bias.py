@@ -1,0 +1,44 @@
+"""A mask that all turns of a Scan lay over their scores by Where, as numbers that they add: ONNX Runtime's Where goes
+through the scores three times, Add once, and the numbers are made once for all turns.
+
+What is hidden and not finite makes NaN of its row, as in torch where a mask is given; only where causality is all there
+is to hide, torch's kernel does not look at it.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from dort_compare.rewrites.graph import Replacement, is_low, number, sizes_of
+
+
+def mask_into_bias(model: ir.Model, node: ir.Node) -> str | None:
+    """Lets numbers be added where a Where puts a low one in the place of scores; returns why there is none."""
+    body = node.attributes["body"].as_graph()
+    masks = [each for each in body if _hides(each) and each.inputs[0] not in body.inputs]
+    for mask in masks:
+        _replace(model.graph, node, body, mask)
+    return None if masks else "no mask that its turns share puts a low number in the place of scores"
+
+
+def _hides(node: ir.Node) -> bool:
+    """Whether a node chooses, by what its graph does not make, between what it is given and a low number."""
+    condition, *chosen = node.inputs if node.op_type == "Where" else [None]
+    if condition is None or sizes_of(condition) is None:
+        return False
+    made = condition.producer()
+    is_given = made is None or made.graph is not node.graph
+    return is_given and [is_low(number(value)) for value in chosen].count(True) == 1
+
+
+def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> None:
+    condition, *chosen = mask.inputs
+    result = mask.outputs[0]
+    assert condition is not None
+    above, within = Replacement([mask], "bias"), Replacement([mask], "biased")
+    zero = above.write("Constant", value=ir.tensor(0, result.dtype))
+    bias = above.write("Where", condition, *(value if is_low(number(value)) else zero for value in chosen))
+    bias.shape, bias.type = condition.shape, result.type
+    above.put(graph, scan)
+    biased = within.write("Add", next(value for value in chosen if not is_low(number(value))), bias)
+    within.finish(body, biased)
