@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering, lowering_of_library
@@ -15,9 +15,12 @@ prims = torch.ops.prims
 
 
 @lowering(aten.add.Tensor, aten.add.Scalar, prims.add.default)
-def add(op: Builder, x: ir.Value, y: Operand, alpha: Number = 1) -> ir.Value:
-    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
-    if fake_of(x).dtype == op.result.dtype == torch.bool:
+def add(op: Builder, x: Operand, y: Operand, alpha: Number = 1) -> ir.Value:
+    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+
+    Either operand may be a number: torch.add(2, x) reaches a backend as it is written.
+    """
+    if op.result.dtype == torch.bool:
         x, y, factor = promoted(op, (x, y, alpha), torch.bool)
         return op.Or(x, y if alpha else op.And(y, factor))
     return _combined(op, "Add", x, y, alpha)

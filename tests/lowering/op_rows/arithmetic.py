@@ -27,6 +27,11 @@ def with_alpha(dtype: torch.dtype) -> Iterable[Sample]:
         yield case(new(dtype, 64), new(dtype, 64), alpha=1 / 3)
 
 
+def number_first(dtype: torch.dtype) -> Iterable[Sample]:
+    yield from (case(number, new(dtype, 2, 3)) for number in (3, 1 / 3, True))
+    yield from (case(number, new(dtype, 2, 3), alpha=alpha) for number, alpha in ((1e-6, 1 / 3), (2, 3)))
+
+
 def number_with_alpha(dtype: torch.dtype) -> Iterable[Sample]:
     yield from numbers(dtype)
     yield case(new(dtype, 2, 3), 2.5, 0.5)
@@ -62,7 +67,7 @@ def interpolated_by_tensor(dtype: torch.dtype) -> Iterable[Sample]:
 
 
 SUMS = (
-    Row(aten.add.Tensor, ("add",), with_alpha, units=ROUNDING),
+    Row(aten.add.Tensor, ("add",), lambda d: [*with_alpha(d), *number_first(d)], units=ROUNDING),
     Row(aten.add.Scalar, (), number_with_alpha, units=ROUNDING),
     Row(prims.add.default, (), alike, units=ROUNDING),
     Row(aten.sub.Tensor, ("sub",), no_bool(with_alpha), NUMBERS, ROUNDING),
