@@ -121,6 +121,7 @@ def test_what_would_be_wrong_is_refused() -> None:
     integers = torch.tensor([3, 5])
     refused = {
         "ONNX Runtime's saturate": Call(aten.pow.Tensor_Tensor, (integers, integers), {}),
+        "powers of 3 wrap around": Call(aten.pow.Scalar, (3, integers), {}),
         "draws random numbers": Call(aten.rrelu_with_noise.default, (torch.ones(2), torch.ones(2), 0.1, 0.3, True), {}),
         "not of one size": Call(aten.view.dtype, (torch.ones(2), torch.int16), {}),
         "no Tan in float64": Call(aten.tan.default, (torch.ones(2, dtype=torch.float64),), {}),

@@ -53,12 +53,53 @@ def square(op: Builder, x: ir.Value) -> ir.Value:
     return op.cast(pow_number(op, x, 2), op.result.dtype)
 
 
-@lowering(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default)
-def power(op: Builder, x: ir.Value | Number, exponent: ir.Value) -> ir.Value:
+@lowering(aten.pow.Tensor_Tensor, prims.pow.default)
+def power(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
     if not op.result.dtype.is_floating_point:
         raise op.unsupported("integer powers of a tensor's elements wrap around in torch, ONNX Runtime's saturate")
     return _power(op, x, exponent)
+
+
+@lowering(aten.pow.Scalar)
+def power_of_number(op: Builder, base: Number, exponent: ir.Value) -> ir.Value:
+    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    if op.result.dtype.is_floating_point:
+        return _power(op, base, exponent)
+    squares = _squares(int(base))
+    if squares is None:
+        raise op.unsupported(f"powers of {base} wrap around in torch, ONNX Runtime's saturate")
+    return op.cast(_integer_power(op, squares, op.cast(exponent, torch.int64)), op.result.dtype)
+
+
+def _squares(base: int) -> list[int] | None:
+    """base, base^2, base^4, ... modulo 2^64, until they stay 0 or 1; None where that takes long, as of odd numbers."""
+    squares = [_wrapped(base)]
+    while squares[-1] not in (0, 1):
+        if len(squares) > 6:
+            return None
+        squares.append(_wrapped(squares[-1] ** 2))
+    return squares
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _integer_power(op: Builder, squares: list[int], exponent: ir.Value) -> ir.Value:
+    """The product of those squares whose bit is set in the exponent.
+
+    Where the last square is 0, an exponent beyond the bits before it gives 0, and so does a negative one.
+    """
+    *factors, last = squares
+    result = op.Expand(op.const(1, torch.int64), op.Shape(exponent))
+    for bit, factor in enumerate(factors):
+        is_set = op.Not(op.Equal(op.BitwiseAnd(exponent, op.const(2**bit, torch.int64)), 0))
+        result = op.Mul(result, op.Where(is_set, op.const(factor, torch.int64), op.const(1, torch.int64)))
+    if last == 1:
+        return result
+    held = op.And(op.GreaterOrEqual(exponent, 0), op.Less(exponent, op.const(2 ** len(factors), torch.int64)))
+    return op.Where(held, result, op.const(0, torch.int64))
 
 
 @in_kernel_dtype(exact_numbers=True)

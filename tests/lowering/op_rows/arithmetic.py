@@ -191,6 +191,13 @@ def powers(dtype: torch.dtype) -> Iterable[Sample]:
 
 
 def powers_of_numbers(dtype: torch.dtype) -> Iterable[Sample]:
+    """Those of integers wrap around in torch; of a negative exponent they are 0, but for those of 1 and -1."""
+    if not dtype.is_floating_point:
+        exponents = torch.tensor([0, 1, 2, 3, 5, 7, 8, 31, 62, 63, 64, 65, 100], dtype=dtype)
+        if dtype != torch.uint8:
+            exponents = torch.cat([exponents, torch.tensor([-1, -2, -3, torch.iinfo(dtype).min], dtype=dtype)])
+        yield from (case(base, exponents) for base in (-1, 0, 1, 2, -2, 6, 2**16))
+        return
     for base in (2, 10000.0, 1 / 3, -2, 0, 1):
         yield case(base, new(dtype, 30, low=-3, high=3))
         yield case(base, torch.tensor([0.0, 2.0, -3.0, torch.inf, torch.nan], dtype=dtype))
@@ -217,7 +224,7 @@ def scattered(dtype: torch.dtype) -> Iterable[Sample]:
 POWERS = (
     Row(aten.pow.Tensor_Scalar, ("pow",), exponents, units=SUM),
     Row(aten.pow.Tensor_Tensor, ("float_power",), powers, FLOATS, SUM),
-    Row(aten.pow.Scalar, (), powers_of_numbers, FLOATS, SUM),
+    Row(aten.pow.Scalar, (), powers_of_numbers, NUMBERS, SUM),
     Row(prims.pow.default, (), lambda d: [case(new(d, 9, low=0, high=4), new(d, 9))], FLOATS, SUM),
     Row(aten.square.default, ("square",), elements, units=ROUNDING),
     Row(aten.hypot.default, ("hypot",), lengths, FLOATS, ROUNDING),
