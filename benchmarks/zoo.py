@@ -1,7 +1,8 @@
-"""What the verdict says of a small member of each model type of transformers, forward and backward.
+"""What the verdict says of a small member of each model type of transformers or diffusers, forward and backward.
 
     python benchmarks/zoo.py --jobs 2 --write docs/zoo.md
     python benchmarks/zoo.py --jobs 2 --ways training --write docs/zoo-training.md
+    python benchmarks/zoo.py --library diffusers --ways float32 bfloat16 float16 training
 
 Every type that transformers' ``AutoModel`` knows is made from its own configuration, with few layers, narrow, with
 random weights, and compared with eager: in float32, in bfloat16 or float16 autocast, or in float32 in training mode,
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import logging
 import os
 import re
@@ -23,7 +25,10 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -42,18 +47,21 @@ WAYS = {
     "training": (None, True),
 }
 """By name, the dtype of autocast and whether the model is in training mode."""
+LIBRARIES = {
+    "transformers": ("zoo_models", "pip install -e '.[hf]'"),
+    "diffusers": ("zoo_diffusers", "pip install diffusers"),
+}
+"""By name, the module that builds small members, and what installs the library."""
 SECONDS = 300.0
 _FOLDERS = re.compile(r"/[\w.-]+/[\w./-]*/")
 
 
-def measured(task: Task) -> Result:
+def measured(members: ModuleType, task: Task) -> Result:
     """Of one type: why it is not ``made``, or by way the verdict, values and calls that ran in eager torch."""
-    from zoo_models import NotMade, build  # noqa: PLC0415  (imports transformers, which only workers need)
-
     kind, *ways = task
     try:
-        model, arguments = build(kind)
-    except NotMade as reason:
+        model, arguments = members.build(kind)
+    except members.NotMade as reason:
         return {"not made": str(reason)}
     parameters = sum(each.numel() for each in model.parameters())
     found: Result = {"parameters": parameters}
@@ -138,6 +146,7 @@ def summary(results: Iterable[tuple[Task, Result]]) -> str:
 def main() -> None:
     """Measures the types named, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", choices=LIBRARIES, default="transformers", help="whose models")
     parser.add_argument("--types", nargs="+", help="only these")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["float32", "bfloat16"], help="how they run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
@@ -145,32 +154,34 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="file for the page, beside the screen")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    module, mend = LIBRARIES[options.library]
+    if find_spec(options.library) is None:
+        parser.error(f"{options.library} is not installed: {mend}")
+    members = importlib.import_module(module)
     if options.worker:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         torch.set_num_threads(1)
-        serve(measured)
+        serve(partial(measured, members))
         return
-    from zoo_models import kinds  # noqa: PLC0415
-
-    known = kinds()
+    known = members.kinds()
     for kind in options.types or ():
         if kind not in known:
-            parser.error(f"AutoModel knows no type {kind!r}{nearest(kind, known)}; docs/zoo.md names all of them")
+            parser.error(f"no type {kind!r} of {options.library}{nearest(kind, known)}; docs/zoo*.md name all of them")
     tasks: list[Task] = [(kind, *options.ways) for kind in options.types or known]
     results: list[tuple[Task, Any]] = []
-    for task, result in run_tasks(
-        [sys.executable, __file__, "--worker"], tasks, options.jobs, SECONDS, options.journal
-    ):
+    worker = [sys.executable, __file__, "--worker", "--library", options.library]
+    for task, result in run_tasks(worker, tasks, options.jobs, SECONDS, options.journal):
         results.append((task, result))
         made = "parameters" in result
         verdicts = [result[name]["verdict"] for name in options.ways] if made else list(result.values())
         print(task[0], *verdicts, sep=" | ", flush=True)
     results.sort()
-    versions = ("torch", "transformers", "onnxruntime-gpu")
+    versions = ("torch", options.library, "onnxruntime-gpu")
     columns = ["type", "million parameters", "values", *options.ways, "calls in eager torch"]
-    title = f"The models of transformers, {' and '.join(options.ways)}"
-    text = page(title, __doc__ or "", versions, columns, rows(results))
+    title = f"The models of {options.library}, {' and '.join(options.ways)}"
+    about = __doc__ if options.library == "transformers" else members.__doc__
+    text = page(title, about or "", versions, columns, rows(results))
     show(f"{text}\n{summary(results)}", options.write)
 
 
