@@ -29,16 +29,18 @@ def with_heads(model: ir.Model, node: ir.Node) -> str | None:
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     product = new.write(node.op_type, *operands, domain=node.domain, **attributes)
     product.shape, product.type = ir.Shape([*apart, *(given[-1] or [])[1:]]), node.outputs[0].type
-    shown = [*_shown(node.outputs[0])]
+    shown = [value for value in _shown(node.outputs[0]) if sizes_of(value) == sizes_of(product)]
     new.finish(model.graph, _reshaped(new, product, given[-1] or []))
-    for value in shown:
-        take_place(product, value)
+    if shown:
+        take_place(product, shown[0])
+    for use in (use for value in shown[1:] for use in value.uses()):
+        use.node.replace_input_with(use.idx, product)
     return None
 
 
 def _apart(product: ir.Node) -> Iterator[list[int]]:
     """Batch and heads, as what a stack of matrices shows, or is shown as, tells of them."""
-    before = (_source(value) or _source(_turned(value)) for value in product.inputs)
+    before = (_source(stack) or _source(_turned(stack)) for stack in product.inputs)
     for value in (*before, *_shown(product.outputs[0])):
         if value is not None:
             yield (sizes_of(value) or [])[:2]
@@ -46,9 +48,9 @@ def _apart(product: ir.Node) -> Iterator[list[int]]:
 
 def _operand(new: Replacement, stack: ir.Value, apart: Sequence[int]) -> ir.Value:
     """The matrices of a stack, by batch and heads."""
-    if (source := _source(stack)) is not None:
-        return source
     sizes = [*apart, *(sizes_of(stack) or [])[1:]]
+    if (source := _source(stack)) is not None and sizes_of(source) == sizes:
+        return source
     if (turned := _turned(stack)) is None:
         return _reshaped(new, stack, sizes)
     result = new.write("Transpose", _operand(new, turned, apart), perm=(0, 1, 3, 2))
@@ -81,10 +83,9 @@ def _is_apart(value: ir.Value | None, stack: ir.Value | None) -> bool:
 def _turned(stack: ir.Value | None) -> ir.Value | None:
     """The stack of which this one has every matrix turned."""
     made = _maker(stack)
-    is_turned = made is not None and made.op_type == "Transpose" and "perm" in made.attributes
-    return (
-        made.inputs[0] if made is not None and is_turned and [*made.attributes["perm"].as_ints()] == [0, 2, 1] else None
-    )
+    if made is None or made.op_type != "Transpose" or "perm" not in made.attributes:
+        return None
+    return made.inputs[0] if [*made.attributes["perm"].as_ints()] == [0, 2, 1] else None
 
 
 def _maker(value: ir.Value | None) -> ir.Node | None:

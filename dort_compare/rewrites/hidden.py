@@ -24,10 +24,6 @@ class Left(Enum):
     ZERO = "0"
 
 
-_ZERO_OF = {"Exp": Left.LOW, "Softmax": Left.LOW, "Div": Left.ZERO, "Neg": Left.ZERO}
-"""What the first operand has to be, that 0 is left."""
-
-
 class Mask(NamedTuple):
     """A mask over scores: the node that lays it over them, what their axes run along, and which query sees which key.
 
@@ -48,10 +44,10 @@ def mask_among(nodes: Sequence[ir.Node], axes: Axes, known: Known) -> Mask | Non
         queries, keys = (axes.of(result, axis) for axis in (ROWS, COLUMNS))
         laid = _laid(node, known) if queries and keys and queries != keys else None
         if queries and keys and laid:
-            seen, left = laid
+            every, left = laid
             sizes = (sizes_of(result) or [])[-2:]
-            seen = np.broadcast_to(seen.any(axis=tuple(range(seen.ndim - 2))), sizes)
-            if seen.any(axis=1).all() and not seen.all():
+            seen = np.broadcast_to(every.any(axis=tuple(range(every.ndim - 2))), sizes)
+            if every.any(axis=-1).all() and not seen.all():
                 return Mask(node, queries, keys, seen, left)
     return None
 
@@ -62,7 +58,7 @@ def _laid(node: ir.Node, known: Known) -> tuple[np.ndarray[Any, Any], Left] | No
         for bias in node.inputs:
             elements = known(bias) if bias is not None else None
             if elements is not None and elements.ndim:
-                return elements > LOWEST, Left.LOW
+                return ~(elements <= LOWEST), Left.LOW  # NaN is seen
     if node.op_type == "Where" and node.inputs[0] is not None:
         condition = known(node.inputs[0])
         chosen, other = (_left(number(value)) for value in node.inputs[1:])
@@ -104,16 +100,31 @@ def _joins_only_zeros(node: ir.Node, axes: Axes, mask: Mask, gone: Sequence[Left
         along = axes.of_operand(node, 0, turned(node, "transA")[1])
         others = {axes.of(node.outputs[0], ROWS), axes.of(node.outputs[0], COLUMNS)}
         is_masked = along == mask.keys or (along == mask.queries and mask.keys in others)
-        return not is_masked or Left.ZERO in gone
+        return not is_masked or _is_zero(gone)
     return True
+
+
+def _is_zero(factors: Sequence[Left | None]) -> bool:
+    """Whether a product is 0: of 0 with what may be -inf it is NaN."""
+    return Left.ZERO in factors and Left.LOW not in factors
 
 
 def _what_is_left(node: ir.Node, gone: Sequence[Left | None]) -> Left | None:
     """What a node makes of elements of which ``gone`` is known."""
-    first, last, is_sum = gone[0], gone[-1], node.op_type in {"Add", "Sub"}
-    if (node.op_type == "Mul" and Left.ZERO in gone) or (first and _ZERO_OF.get(node.op_type) is first):
-        return Left.ZERO
-    if is_sum and first is Left.LOW and last is not Left.LOW:
-        return Left.LOW
-    is_same = node.op_type in _SAME or (is_sum and first is last is Left.ZERO)
-    return last if is_same or (node.op_type == "Where" and gone[1] is last) else None
+    first, last = gone[0], gone[-1]
+    match node.op_type:
+        case "Exp" | "Softmax":
+            left = Left.ZERO if first is Left.LOW else None
+        case "Mul":
+            left = Left.ZERO if _is_zero(gone) else None
+        case "Div":
+            left = first if first is Left.ZERO is not last else None
+        case "Neg":
+            left = first if first is Left.ZERO else None
+        case "Add" | "Sub":
+            left = first if last is not Left.LOW and (first is Left.LOW or first is last) else None
+        case "Where":
+            left = last if gone[1] is last else None
+        case _:
+            left = first if node.op_type in _SAME else None
+    return left

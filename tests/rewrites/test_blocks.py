@@ -57,7 +57,9 @@ def model(body: str, outputs: str, seen: np.ndarray, low: float = -np.inf) -> ir
     text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({results}) {constants} {{ {body} }}'
     proto = onnx.parser.parse_model(text)
     bias = np.where(seen, 0, low).astype(np.float32)
-    for name, array in {"seen": seen, "hidden": ~seen, "bias": bias, "low": np.float32(low)}.items():
+    each = np.stack([seen, seen & (np.arange(QUERIES) != 3)[:, None]])[:, None]
+    given = {"seen": seen, "hidden": ~seen, "each": each, "bias": bias, "low": np.float32(low)}
+    for name, array in given.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
 
@@ -135,6 +137,12 @@ STAYS = {
     "an input": (f"{S} m = Add(s, given) {SOFTMAX}", CAUSAL, "no mask that is always the same"),
     "nothing hidden": (f"{S} m = Add(s, bias) {SOFTMAX}", CAUSAL | True, "no mask that is always the same"),
     "a query that sees nothing": (f"{S} m = Add(s, bias) {SOFTMAX}", BLIND, "no mask that is always the same"),
+    "an example whose query sees nothing": (f"{S} m = Where(each, s, low) {SOFTMAX}", CAUSAL,
+                                            "no mask that is always the same"),
+    "low numbers times zeros": (f"{S} m = Add(s, bias) p = Softmax<axis = -1>(m) n = Mul(p, m) yq = MatMul(n, v)",
+                                CAUSAL, "MatMul joins"),
+    "zeros by zeros": (f"{S} m = Add(s, bias) p = Softmax<axis = -1>(m) n = Div(p, p) yq = MatMul(n, v)", CAUSAL,
+                       "MatMul joins"),
     "little hidden": (f"{S} m = Add(s, bias) {SOFTMAX}", ~np.tril(CAUSAL, -5), "hides little"),
     "no softmax": (f"{S} m = Add(s, bias) e = Neg(m) yq = MatMul(e, v)", CAUSAL, "MatMul joins"),
     "a sum of what is hidden": (f"{S} m = Add(s, bias) t = ReduceSum(m, last) a = Sub(s, t) e = Exp(a) "
@@ -165,6 +173,13 @@ def test_where_it_would_change_something_nothing_is_cut(case: str, caplog: pytes
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_bias_that_is_no_number_hides_nothing() -> None:
+    before = model(f"{S} m = Add(s, bias) {SOFTMAX}", "yq", CAUSAL, np.nan)
+    after = rewritten(before, CPU)
+    assert scores_made(after) == QUERIES * KEYS
+    np.testing.assert_array_equal(values(after), values(before))
+
+
 def test_a_finite_bias_hides_nothing() -> None:
     before = model(f"{S} m = Add(s, bias) {SOFTMAX}", "yq", CAUSAL, -50.0)
     assert scores_made(rewritten(before, CPU)) == QUERIES * KEYS
@@ -187,13 +202,15 @@ class Attention(nn.Module):
 
 @pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "written out"])
 @pytest.mark.parametrize("length", [8, 11])
+@pytest.mark.parametrize("is_same", [False, True], ids=["keys", "queries for keys"])
 def test_attention_and_its_gradients(
-    is_fused: bool, length: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    is_fused: bool, length: int, is_same: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(AGAIN, "_LARGE", 1)
     torch._dynamo.reset()
     torch.manual_seed(0)
     given = [torch.randn(2, 3, length, 4, requires_grad=True) for _ in range(3)]
+    given[1] = given[0] if is_same else given[1]
     attention, results = Attention(is_fused), []
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
         for each in (attention, torch.compile(attention, backend="dort", options={"cache": False})):
