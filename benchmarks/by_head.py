@@ -1,12 +1,13 @@
-"""What it gives that `dort` computes attention a head at a time: time and memory, beside eager's fused kernel.
+"""What it gives that `dort` computes attention a head at a time, and causal attention in blocks: time and memory.
 
     python benchmarks/by_head.py --write benchmarks/results/by-head.md
 
-Every line is ``F.scaled_dot_product_attention`` of one size, forward without a gradient (infer), or forward and
-backward (train). *Whole* is `dort` with all scores at once, *by head* as it is. The three take turns in one process;
-times are medians over the rounds, ratios the medians of those within a round. Results and gradients are held against
-eager's before anything is timed. Memory comes from a process of its own each: the highest resident size over three
-calls less that before the first one, when a small graph has been compiled.
+Every line is ``F.scaled_dot_product_attention`` of one size, or the same *written* out as products and a softmax,
+forward without a gradient (infer), or forward and backward (train). *Whole* is `dort` with all scores at once, *by
+head* as it is: a head at a time and, where causal, in blocks of queries without the keys behind them. The three take
+turns in one process; times are medians over the rounds, ratios the medians of those within a round. Results and
+gradients are held against eager's before anything is timed. Memory comes from a process of its own each: the highest
+resident size over three calls less that before the first one, when a small graph has been compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -29,16 +30,26 @@ from dort_compare import rewrites
 
 ROUNDS = 9
 WAYS = ("eager", "whole", "by head")
-SIZES = ["32x12x128x64", "2x12x512x64", "4x16x512x64 causal", "2x8x1024x64 causal", "2x12x2048x64", "1x12x4096x64"]
+SIZES = ["32x12x128x64", "2x12x512x64", "4x16x512x64 causal", "2x8x1024x64 causal", "2x12x2048x64", "1x12x4096x64",
+         "1x8x4096x64 causal", "2x8x1024x64 written", "2x8x1024x64 causal written"]  # fmt: skip
 Attention = Callable[..., Tensor]
 
 
-def attention(way: str, causal: bool) -> Attention:
+def attention(way: str, kinds: Collection[str]) -> Attention:
     """The function, compiled with rewrites as ``way`` says."""
+    is_causal = "causal" in kinds
 
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return scaled_dot_product_attention(q, k, v, is_causal=causal)
+    def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, is_causal=is_causal)
 
+    def written(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        if is_causal:
+            hidden = torch.ones(scores.shape[2:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return scores.softmax(-1) @ v
+
+    attend = written if "written" in kinds else fused
     attend.__code__ = attend.__code__.replace()  # dynamo finds compiled code by this object
     return attend if way == "eager" else torch.compile(attend, backend="dort", options={"cache": False})
 
@@ -61,20 +72,20 @@ def call(mode: str, function: Attention, tensors: list[Tensor]) -> list[Tensor]:
     return [result, *torch.autograd.grad(result.square().sum(), tensors)] if mode == "train" else [result]
 
 
-def parsed(size: str) -> tuple[list[int], bool]:
-    """(B, H, L, E), and whether the mask is causal."""
-    numbers, _, kind = size.partition(" ")
-    return [int(number) for number in numbers.split("x")], kind == "causal"
+def parsed(size: str) -> tuple[list[int], list[str]]:
+    """(B, H, L, E), and what kind of attention it is."""
+    numbers, *kinds = size.split()
+    return [int(number) for number in numbers.split("x")], kinds
 
 
 def memory(size: str, mode: str, way: str) -> int:
     """MiB that three calls take."""
-    numbers, causal = parsed(size)
+    numbers, kinds = parsed(size)
     tensors = operands(numbers)
-    call(mode, attention(way, causal), operands([1, 1, 8, 8]))
+    call(mode, attention(way, kinds), operands([1, 1, 8, 8]))
     torch._dynamo.reset()
     before = resident()
-    function = attention(way, causal)
+    function = attention(way, kinds)
     with compiling(way):
         for _ in range(3):
             call(mode, function, tensors)
@@ -83,12 +94,12 @@ def memory(size: str, mode: str, way: str) -> int:
 
 def row(size: str, mode: str, threads: int) -> list[str]:
     """A line of the table. Ends the program where two ways disagree."""
-    numbers, causal = parsed(size)
+    numbers, kinds = parsed(size)
     tensors = operands(numbers)
     torch._dynamo.reset()
     runs = {}
     for way in WAYS:
-        runs[way] = functools.partial(call, mode, attention(way, causal), tensors)
+        runs[way] = functools.partial(call, mode, attention(way, kinds), tensors)
         with compiling(way):
             found = runs[way]()
         for got, expected in zip(found, runs["eager"](), strict=True):

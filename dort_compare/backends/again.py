@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from dort_compare.backends.calls import add_call, has_effect
+from dort_compare.backends.calls import has_effect
 from dort_compare.backends.joint import SAME_ELEMENTS
+from dort_compare.lowering.lower import foreign_kind
+from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
 
-_FILLS: Mapping[Any, int | None] = {
-    aten.new_zeros.default: 0, aten.zeros_like.default: 0, aten.new_ones.default: 1, aten.ones_like.default: 1,
-    aten.new_full.default: None, aten.full_like.default: None,
-}  # fmt: skip
-"""What each of these writes everywhere; None: an argument."""
 _LARGE = 2**20
 """Elements of probabilities from which on they are computed again: 4 MiB of float32."""
 
@@ -28,25 +24,15 @@ def compute_again(graph: fx.Graph) -> None:
 
     Probabilities are as large as all else together where sequences are long. A graph that has the scores too takes them
     a head at a time (`dort_compare.rewrites`), for which it has to see the mask, too. What depends on no input, ONNX
-    Runtime computes once, when a session is made.
+    Runtime computes once, when a session is made, if it is lowered.
     """
-    for node in [*graph.nodes]:
-        if node.target in _FILLS:
-            _make_of_nothing(graph, node)
-    for node in (*_constants(graph), *_probabilities(graph)):
+    lowered = registered()
+    for node in _constants(graph):
+        is_lowered = node.target in lowered and foreign_kind(node.meta["val"]) is None
+        again = CheckpointPolicy.MUST_RECOMPUTE if is_lowered else CheckpointPolicy.MUST_SAVE
+        node.meta.setdefault("recompute", again)
+    for node in _probabilities(graph):
         node.meta.setdefault("recompute", CheckpointPolicy.MUST_RECOMPUTE)
-        node.meta.setdefault("ac_graph_id", 0)
-
-
-def _make_of_nothing(graph: fx.Graph, node: fx.Node) -> None:
-    """Lets what fills a tensor with a number read no other tensor for its size, dtype and device."""
-    like, number = node.meta["val"], _FILLS[node.target]
-    fill = node.args[-1] if number is None else number
-    if like.is_contiguous() and all(isinstance(size, int) for size in like.shape) and not isinstance(fill, fx.Node):
-        options = {"dtype": like.dtype, "device": like.device, "pin_memory": False}
-        with graph.inserting_before(node):
-            node.replace_all_uses_with(add_call(graph, node, aten.full.default, [*like.shape], fill, **options))
-        graph.erase_node(node)
 
 
 def _constants(graph: fx.Graph) -> Iterator[fx.Node]:

@@ -15,6 +15,7 @@ from dort_compare.backends.again import compute_again
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.duplicates import merge_duplicates
+from dort_compare.backends.fills import fill_apart
 from dort_compare.backends.joint import row_sums_of_outputs
 from dort_compare.randomness import draws
 from dort_compare.views import history
@@ -53,6 +54,7 @@ def rewriting_partition(
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """``partition``, with what is rewritten where both graphs are at hand: before it, and after."""
     row_sums_of_outputs(joint.graph)
+    fill_apart(joint.graph)
     compute_again(joint.graph)
     forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     save_bases(forward, backward, num_fwd_outputs)

@@ -1,15 +1,16 @@
 """A mask that all turns of a Scan lay over their scores by Where, as numbers that they add: ONNX Runtime's Where goes
 through the scores three times, Add once, and the numbers are made once for all turns.
 
-What is hidden and not finite makes NaN of its row, as in torch where a mask is given; only where causality is all there
-is to hide, torch's kernel does not look at it.
+What is hidden and not finite makes NaN of its row, as in torch where attention is given a mask; not so in torch where a
+model fills the scores itself, or where causality is all there is to hide.
 """
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, is_low, number, sizes_of
+from dort_compare.rewrites.graph import Replacement, sizes_of
+from dort_compare.rewrites.hidden import LOW, hidden_by
 
 
 def mask_into_bias(model: ir.Model, node: ir.Node) -> str | None:
@@ -28,7 +29,7 @@ def _hides(node: ir.Node) -> bool:
         return False
     made = condition.producer()
     is_given = made is None or made.graph is not node.graph
-    return is_given and [is_low(number(value)) for value in chosen].count(True) == 1
+    return is_given and [hidden_by(value) in LOW for value in chosen].count(True) == 1
 
 
 def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> None:
@@ -37,8 +38,8 @@ def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> N
     assert condition is not None
     above, within = Replacement([mask], "bias"), Replacement([mask], "biased")
     zero = above.write("Constant", value=ir.tensor(0, result.dtype))
-    bias = above.write("Where", condition, *(value if is_low(number(value)) else zero for value in chosen))
+    bias = above.write("Where", condition, *(value if hidden_by(value) in LOW else zero for value in chosen))
     bias.shape, bias.type = condition.shape, result.type
     above.put(graph, scan)
-    biased = within.write("Add", next(value for value in chosen if not is_low(number(value))), bias)
+    biased = within.write("Add", next(value for value in chosen if hidden_by(value) not in LOW), bias)
     within.finish(body, biased)

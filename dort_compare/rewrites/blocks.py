@@ -69,8 +69,9 @@ def _why_not(body: ir.Graph, axes: Axes, mask: Mask) -> str | None:
         is_sum = _sums_queries(node, axes, mask)
         if is_sum and result.consumers():
             return f"the sum over queries that {node.op_type} gives is read in the same turn"
-        if result.is_graph_output() and not is_sum and _axis_along(mask.queries, result, axes) is None:
-            return f"{node.op_type} returns nothing of queries"
+        along = {axes.of(result, axis) for axis in (ROWS, COLUMNS)}
+        if result.is_graph_output() and (along >= {mask.queries, mask.keys} or not (is_sum or mask.queries in along)):
+            return f"{node.op_type} returns all scores, or nothing of queries"
     return None
 
 
@@ -131,18 +132,18 @@ class _Blocks:
     def _piece(self, node: ir.Node, place: int, span: Span) -> ir.Value | None:
         """What a block reads of an operand that the body does not make."""
         value = node.inputs[place]
+        nodes = self._new if value in self._body.inputs else self._ahead
         for axis in (ROWS, COLUMNS):
             along = self._axes.of_operand(node, place, axis)
             if value is not None and along in span:
-                value = self._sliced(value, axis, span[along])
+                value = self._sliced(nodes, value, axis, span[along])
         return value
 
-    def _sliced(self, value: ir.Value, axis: int, part: range) -> ir.Value:
+    def _sliced(self, nodes: list[ir.Node], value: ir.Value, axis: int, part: range) -> ir.Value:
         sizes = sizes_of(value) or []
         if len(part) == sizes[axis]:
             return value
         if (value, axis, part) not in self._cut:
-            nodes = self._new if value in self._body.inputs or value.producer() in self._new else self._ahead
             sizes[axis] = len(part)
             bounds = [self._numbers(nodes, [number]) for number in (part.start, part.stop, axis)]
             self._cut[value, axis, part] = self._write(nodes, "Slice", [value, *bounds], value, sizes)

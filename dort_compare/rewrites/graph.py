@@ -15,9 +15,6 @@ ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Exp", "Log", "Neg", "Equal", "And", 
                "Identity"}  # fmt: skip
 """Operators of attention that compute each element of their result from one of each operand."""
 
-LOWEST = -1e30
-"""Scores from here on down have no part in a softmax, beside others: no model's own are as low."""
-
 
 def number(value: ir.Value | None) -> float | None:
     """The number that a constant of no dimension holds; None for everything else."""
@@ -49,11 +46,6 @@ def only_reader(value: ir.Value, op_type: str) -> ir.Node | None:
     """The node of that type that alone reads the value; None where others do, or the graph returns it."""
     found = readers(value, op_type)
     return found[0] if found else None
-
-
-def is_low(constant: float | None) -> bool:
-    """Whether a number hides the score that it takes the place of."""
-    return constant is not None and constant <= LOWEST
 
 
 def is_product(node: ir.Node) -> bool:

@@ -27,6 +27,12 @@ def known(value: ir.Value) -> Array | None:
     return value.const_value.numpy()
 
 
+def known_number(value: ir.Value | None) -> float | None:
+    """The one number that a value of no dimension always is; None of others."""
+    elements = known(value) if value is not None and sizes_of(value) == [] else None
+    return None if elements is None else float(elements)
+
+
 def _shapes_behind(value: ir.Value) -> dict[ir.Value, Array] | None:
     """The known shapes that a value depends on; None where it depends on more than these and constants."""
     found: dict[ir.Value, Array] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import re
 from pathlib import Path
@@ -34,10 +35,14 @@ def difference(shown: str, written: str, folder: Path) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of an output: where its lines break is decided by how long a path is."""
+    """The words of an output: how long a path is decides where lines break, and rounding the order of
+    those that tell of nothing else."""
     for pattern, instead in _FREE:
         text = pattern.sub(instead, text)
-    return text.split()
+    blocks = itertools.groupby(text.splitlines(), lambda line: line.startswith("~ "))
+    return [
+        word for is_noise, lines in blocks for line in (sorted(lines) if is_noise else lines) for word in line.split()
+    ]
 
 
 def _fits(shown: list[str], found: list[str]) -> bool:

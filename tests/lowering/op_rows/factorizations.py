@@ -125,9 +125,9 @@ def oblong(dtype: torch.dtype) -> Iterable[Tensor]:
 
 
 def singular(dtype: torch.dtype) -> Iterable[Tensor]:
-    """Where rounding does not decide about it."""
+    """Where rounding does not decide about it, also where the transposed matrix is factored."""
     yield torch.zeros(3, 3, dtype=dtype)
-    yield torch.tensor([[[1.0, 2, 3], [2, 4, 6], [1, 1, 1]], [[4, 0, 2], [0, 2, 1], [0, 0, 1]]], dtype=dtype)
+    yield torch.tensor([[[1.0, 2, 4], [2, 4, 8], [1, 1, 1]], [[4, 0, 2], [0, 2, 1], [0, 0, 1]]], dtype=dtype)
     yield torch.tensor([[0.0, 1, 2], [0, 0, 3], [0, 0, 0]], dtype=dtype)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx
@@ -143,6 +143,14 @@ STAYS = {
                                 CAUSAL, "MatMul joins"),
     "zeros by zeros": (f"{S} m = Add(s, bias) p = Softmax<axis = -1>(m) n = Div(p, p) yq = MatMul(n, v)", CAUSAL,
                        "MatMul joins"),
+    "a mask that is given behind it": (f"{S} m = Add(s, bias) n = Add(m, given) p = Softmax<axis = -1>(n) "
+                                       "yq = MatMul(p, v)", CAUSAL, "Softmax joins"),
+    "a mask that is given before it": (f"{S} n = Add(s, given) m = Add(n, bias) p = Softmax<axis = -1>(m) "
+                                       "yq = MatMul(p, v)", CAUSAL, "no mask that is always the same"),
+    "a cast to bool": (f"{S} m = Add(s, bias) b = Cast<to = 9>(m) n = Cast<to = 1>(b) p = Softmax<axis = -1>(n) "
+                       "yq = MatMul(p, v)", CAUSAL, "Softmax joins"),
+    "low numbers less low numbers": (f"{S} m = Add(s, bias) n = Mul(m, two) d = Sub(m, n) p = Exp(d) yq = MatMul(p, v)",
+                                     CAUSAL, "MatMul joins"),
     "little hidden": (f"{S} m = Add(s, bias) {SOFTMAX}", ~np.tril(CAUSAL, -5), "hides little"),
     "no softmax": (f"{S} m = Add(s, bias) e = Neg(m) yq = MatMul(e, v)", CAUSAL, "MatMul joins"),
     "a sum of what is hidden": (f"{S} m = Add(s, bias) t = ReduceSum(m, last) a = Sub(s, t) e = Exp(a) "
@@ -163,7 +171,7 @@ STAYS = {
 @pytest.mark.parametrize("case", STAYS)
 def test_where_it_would_change_something_nothing_is_cut(case: str, caplog: pytest.LogCaptureFixture) -> None:
     body, seen, why = STAYS[case]
-    before = model(body, "yq", seen)
+    before = model(body, "yq", seen, float(np.finfo(np.float32).min) if "given" in case else -np.inf)
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
         after = rewritten(before, CPU)
     said = [message for message in caplog.messages if message.startswith("in_blocks")]
@@ -185,50 +193,85 @@ def test_a_finite_bias_hides_nothing() -> None:
     assert scores_made(rewritten(before, CPU)) == QUERIES * KEYS
 
 
-class Attention(nn.Module):
-    """Torch's own, or the same written out, causal."""
-
-    def __init__(self, is_fused: bool) -> None:
-        super().__init__()
-        self.is_fused = is_fused
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if self.is_fused:
-            return scaled_dot_product_attention(query, key, value, is_causal=True)
-        hidden = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).triu(1)
-        scores = (query @ key.transpose(2, 3) * 0.5).masked_fill(hidden, float("-inf"))
-        return scores.softmax(-1) @ value
+def fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
-@pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "written out"])
+def filled(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    hidden = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).triu(1)
+    return (query @ key.mT * 0.5).masked_fill(hidden, float("-inf")).softmax(-1) @ value
+
+
+def chosen(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+    return torch.where(seen, query @ key.mT, torch.full([], torch.finfo(query.dtype).min)).softmax(-1) @ value
+
+
+ATTENTION = pytest.mark.parametrize("attention", [fused, filled, chosen])
+
+
+@ATTENTION
 @pytest.mark.parametrize("length", [8, 11])
 @pytest.mark.parametrize("is_same", [False, True], ids=["keys", "queries for keys"])
 def test_attention_and_its_gradients(
-    is_fused: bool, length: int, is_same: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    attention: Callable[..., Tensor],
+    length: int,
+    is_same: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(AGAIN, "_LARGE", 1)
     torch._dynamo.reset()
     torch.manual_seed(0)
     given = [torch.randn(2, 3, length, 4, requires_grad=True) for _ in range(3)]
     given[1] = given[0] if is_same else given[1]
-    attention, results = Attention(is_fused), []
+    results = []
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
         for each in (attention, torch.compile(attention, backend="dort", options={"cache": False})):
             output = each(*given)
             results.append([output, *torch.autograd.grad(output.square().sum(), given)])
     said = [message.rsplit(": ")[-1] for message in caplog.messages if message.startswith("in_blocks")]
     assert said == ["made", "made"]
-    torch.testing.assert_close(results[1], results[0])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "written out"])
+def test_a_batch_with_padding_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query among the padding sees nothing: torch takes the mean of all values, those behind it too."""
+    monkeypatch.setattr(AGAIN, "_LARGE", 1)
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    lowest = torch.finfo(torch.float32).min
+    padding = torch.tensor([[lowest, lowest, lowest] + [0.0] * 5, [0.0] * 8])[:, None, None]
+
+    def attention(query: Tensor, key: Tensor, value: Tensor, padding: Tensor) -> Tensor:
+        causal = torch.full((8, 8), lowest).triu(1)
+        return (query @ key.mT + padding + causal).softmax(-1) @ value
+
+    given = [torch.randn(2, 3, 8, 4, requires_grad=True) for _ in range(3)]
+    compiled = torch.compile(attention, backend="dort", options={"cache": False})
+    outputs = [each(*given, padding) for each in (attention, compiled)]
+    torch.testing.assert_close(outputs[1], outputs[0])
+    gradients = [torch.autograd.grad(output.square().sum(), given) for output in outputs]
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+class Attention(nn.Module):
+    def __init__(self, attention: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return self.attention(query, key, value)
+
+
+@ATTENTION
 def test_the_comparison_finds_nothing_wrong_with_it(
-    is_fused: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    attention: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(AGAIN, "_LARGE", 1)
     torch.manual_seed(0)
     given = tuple(torch.randn(2, 3, 8, 4, requires_grad=True) for _ in range(3))
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
-        report = compare(Attention(is_fused), given, backward=True, optimized=True, rewrites=True)
+        report = compare(Attention(attention), given, backward=True, optimized=True, rewrites=True)
     assert any(message.startswith("in_blocks") and message.endswith("made") for message in caplog.messages)
     assert report.verdict == "agree", report.causes
