@@ -11,7 +11,7 @@ import onnx
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.ddmin import smallest
 from dort_compare.measure.onnx_error import Departure, Unoptimized, Values
-from dort_compare.runtime.optimizers import LEVELS, RULES, optimizers_of
+from dort_compare.runtime.optimizers import LEVELS, OFF, RULES, optimizers_of
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.onnx import optimized
@@ -30,12 +30,24 @@ class Blamed:
 
 
 @dataclass(frozen=True)
+class Forced:
+    """What departs with all optimizers off, and the names of what changes the model all the same, to be run at all."""
+
+    departure: Departure
+    changes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"departure": self.departure.to_json(), "changes": list(self.changes)}
+
+
+@dataclass(frozen=True)
 class Bisection:
     """What was found: ``departure`` is that of the model with all optimizers of the lowest ``level`` that has one.
 
     ``blamed`` is a smallest set of optimizers without which the model does not depart; it is empty where it departs
     even without all that ONNX Runtime names. ``tried`` are those that change the model, ``sessions`` counts the models
-    that were run.
+    that were run. ``forced`` is a departure of the unoptimized model, from which all others are measured, from what its
+    nodes make one by one.
     """
 
     level: str | None
@@ -43,12 +55,19 @@ class Bisection:
     blamed: tuple[Blamed, ...]
     tried: tuple[str, ...]
     sessions: int
+    forced: Forced | None = None
+
+    @property
+    def departs(self) -> bool:
+        """Whether anything does, optimizers on or off."""
+        return self.departure is not None or self.forced is not None
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "verdict": "diverge" if self.departure else "agree",
+            "verdict": "diverge" if self.departs else "agree",
             "level": self.level,
             "departure": self.departure.to_json() if self.departure else None,
+            "without_optimizers": self.forced.to_json() if self.forced else None,
             "optimizers": [each.to_json() for each in self.blamed],
             "tried": list(self.tried),
             "sessions": self.sessions,
@@ -64,13 +83,20 @@ def bisect(model: onnx.ModelProto, inputs: Values, providers: Sequence[Provider]
 
     Raises ExecutionError where the unoptimized model does not run.
     """
-    search = _Search(Unoptimized(model, inputs, providers))
+    right = Unoptimized(model, inputs, providers)
+    forced, search = _forced(right), _Search(right)
     for level in LEVELS:
         departure = search.departure(level, ())
         if departure is not None:
             tried = search.optimizers(level)
-            return Bisection(level, departure, search.blame(level, tried), tuple(tried), search.sessions)
-    return Bisection(None, None, (), tuple(search.changing(list(LEVELS)[-1], ())), search.sessions)
+            return Bisection(level, departure, search.blame(level, tried), tuple(tried), search.sessions, forced)
+    return Bisection(None, None, (), tuple(search.changing(list(LEVELS)[-1], ())), search.sessions, forced)
+
+
+def _forced(right: Unoptimized) -> Forced | None:
+    changes = tuple(optimizers_of(right.model, OFF, (), right.providers))
+    departure = right.within() if changes else None
+    return Forced(departure, changes) if departure else None
 
 
 class _Search:

@@ -18,11 +18,13 @@ from dort_compare.measure.rows import json_number
 from dort_compare.measure.shake import shake
 from dort_compare.runtime.providers import Provider
 from dort_compare.trace.local_run import LocalRun
+from dort_compare.trace.onnx import AS_IT_IS, optimized
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 
 _TOGETHER = 64
-_WAYS = 2
+_WAYS, _MORE_WAYS = 2, 8
+_RIGHT = "the unoptimized value"
 _MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 """How much more another order of computing may change than a rounding of what went in does."""
 
@@ -103,9 +105,52 @@ class Unoptimized:
                 region = Region.of(name, kept, self._parts, after)
                 found = None if region.is_same else self._held(name, expected[name], value, operands[name])
                 if found is not None:
-                    nodes = tuple(node.name for node in region.nodes)
-                    return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
+                    return _by(found, region)
         return None
+
+    def within(self) -> Departure | None:
+        """The first value that this model has as a whole, but not its node alone of the same operands.
+
+        Where a provider lacks a kernel, ONNX Runtime computes in another dtype, and may leave out a rounding between
+        two nodes, with all optimizers off too. None where there is no such value.
+        """
+        names = [name for name in self._parts.producers if name not in self._parts.untensored]
+        local = LocalRun(self._parts, self.inputs, names)
+        for start in range(0, len(names), _TOGETHER):
+            window = names[start : start + _TOGETHER]
+            whole = self._computed(window, self.inputs)
+            for name in window:
+                local.give(name, whole[name])
+            operands = {name: local.operands(name) for name in window}
+            for name, alone in local.values(window)[0].items():
+                found = self._apart(name, alone, whole[name], operands[name])
+                if found is not None:
+                    return self._as_made(found, name)
+        return None
+
+    def _apart(
+        self, name: str, alone: torch.Tensor | ExecutionError, whole: torch.Tensor, operands: Values
+    ) -> Departure | None:
+        """How the value ``whole`` departs from that of its node ``alone``; None where the node draws by chance.
+
+        Any rounding of the model may be the one that is left out, also one that an operand came through before; and it
+        may well decide what a comparison or an index is, which is no departure.
+        """
+        if isinstance(alone, ExecutionError) or not alone.is_floating_point() or distance(alone, whole).equal:
+            return None
+        precision = coarsest([*(value.dtype for value in self.inputs.values()), *self._dtypes.values()])
+        moved = [each[name] for each in self._moved([name], operands, precision, _MORE_WAYS)]
+        right = "what its node alone makes of the same operands"
+        found = _departure(name, alone, whole, moved, precision, _of_one_op, right)
+        again = self._computed([name], operands) if found else {}
+        return found if again and distance(alone, again[name]).equal else None
+
+    def _as_made(self, found: Departure, name: str) -> Departure:
+        """``found``, with the nodes that make the value ``name`` where ONNX Runtime has changed what it must."""
+        made = optimized(self.model, AS_IT_IS, self.providers)
+        after = Parts(with_constants_made(made, self.model), self.providers, self.device)
+        kept = surviving(self._parts, after, list(self._parts.producers))
+        return _by(found, Region.of(name, kept, self._parts, after)) if name in kept else found
 
     def at_outputs(self, results: Values) -> Departure | None:
         """The first of the outputs ``results`` of an optimized model that is wrong; None where there is none."""
@@ -138,12 +183,14 @@ class Unoptimized:
         made = [name for i in self._between(names, operands) for name in self._parts.nodes[i].output]
         return coarsest([*(v.dtype for v in operands.values()), *(self._dtypes[n] for n in made if n in self._dtypes)])
 
-    def _moved(self, names: Sequence[str], operands: Values, precision: torch.dtype | None) -> list[Values]:
-        """``names`` computed of operands that are moved by one rounding to ``precision``, in two ways."""
+    def _moved(
+        self, names: Sequence[str], operands: Values, precision: torch.dtype | None, ways: int = _WAYS
+    ) -> list[Values]:
+        """``names`` computed of operands that are moved by one rounding to ``precision``, in some ways."""
         if precision is None or not any(value.is_floating_point() for value in operands.values()):
             return []
         generator = torch.Generator().manual_seed(0)
-        shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(_WAYS)]
+        shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(ways)]
         try:
             return [self._computed(names, each) for each in shaken]
         except ExecutionError:
@@ -157,8 +204,9 @@ def _departure(
     moved: Sequence[torch.Tensor],
     precision: torch.dtype | None,
     roundings: Callable[[torch.dtype | None, float], float],
+    right: str = _RIGHT,
 ) -> Departure | None:
-    """The departure of ``value`` from ``expected``; None where it is noise.
+    """The departure of ``value`` from ``expected``, which is ``right`` in words; None where it is noise.
 
     Noise are the ``roundings`` in a precision for the largest element, and some times what the ``moved`` values have
     moved. Integers and booleans may differ where they moved.
@@ -174,20 +222,26 @@ def _departure(
         wrong = int((firm & (expected != value)).sum())
         return Departure(f"{wrong} of {whole.numel} elements differ", name, distance=whole) if wrong else None
     extreme = extremes_of_both(expected, value)
-    right, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
-    found = distance(right, ours)
+    theirs, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
+    found = distance(theirs, ours)
     scale = float(found.scale or 0)
     floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
-    gaps = (deviation(right, each) for each in moved)
+    gaps = (deviation(theirs, each) for each in moved)
     floor += (_MAY_MOVE[precision] if precision else 0.0) * max((gap or 0.0 for gap in gaps), default=0.0)
     if found.max_abs is None or found.max_abs <= floor:
         return None
     return Departure(
-        f"lies {found.max_abs:.3g} from the unoptimized value where {floor:.3g} is noise",
+        f"lies {found.max_abs:.3g} from {right} where {floor:.3g} is noise",
         name,
         distance=whole,
         noise_floor=floor,
     )
+
+
+def _by(found: Departure, region: Region) -> Departure:
+    """``found``, made by the nodes of a region."""
+    nodes = tuple(node.name for node in region.nodes)
+    return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
 
 
 def _of_one_op(precision: torch.dtype | None, scale: float) -> float:

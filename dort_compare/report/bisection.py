@@ -11,9 +11,16 @@ from dort_compare.report.causes import wrapped
 def bisection_text(name: str, found: Bisection) -> str:
     """A line for the graph ``name``, and one for every optimizer that is to blame."""
     tried = f"{', '.join(found.tried) or 'no optimizer'} changed the model; {found.sessions} models were run"
+    lines = []
+    if found.forced is not None:
+        changes = ", ".join(found.forced.changes)
+        lines.append(f"{name}: departs with all optimizers off: {_departure_text(found.forced.departure)}")
+        lines.append(f"  what changes the model even then, and cannot be switched off: {changes}")
     if found.departure is None:
-        return wrapped(printable(f"{name}: no departure; {tried}"))
-    lines = [f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}"]
+        further = " that an optimizer adds" if found.forced else ""
+        lines.append(f"{name}: no departure{further}; {tried}")
+        return "\n".join(wrapped(printable(line)) for line in lines)
+    lines.append(f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}")
     lines += [f"  {_blamed_text(blamed)}" for blamed in found.blamed]
     if not found.blamed:
         lines.append("  and does so without all the optimizers that ONNX Runtime names")

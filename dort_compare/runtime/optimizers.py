@@ -31,6 +31,9 @@ LEVELS: Mapping[str, ort.GraphOptimizationLevel] = {
 }
 """The levels of optimization, each with those before it."""
 
+OFF = "off"
+"""The level at which ONNX Runtime changes a model only for its providers: casts where a kernel is missing, copies."""
+
 RULES: Mapping[str, Sequence[str]] = {
     "Level1_RuleBasedTransformer": (
         "EliminateIdentity",
@@ -74,15 +77,16 @@ ort.InferenceSession(path, options, [tuple(each) for each in providers], disable
 def optimizers_of(
     model: onnx.ModelProto, level: str, disabled: Sequence[str], providers: Sequence[Provider]
 ) -> list[str]:
-    """The optimizers that change ``model`` at the ``level`` while ``disabled`` are off, in the order of their turns.
+    """What changes ``model`` at the ``level``, or ``OFF``, while ``disabled`` are off, in the order of their turns.
 
     A session that fails has named those before it did. Raises ExecutionError where ONNX Runtime names none at all.
     """
     small, _ = apart(model)
+    chosen = ort.GraphOptimizationLevel.ORT_DISABLE_ALL if level == OFF else LEVELS[level]
     with tempfile.TemporaryDirectory(prefix="dort_compare_") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(small.SerializeToString())
-        given = json.dumps([str(path), LEVELS[level].name, list(disabled), list(providers)])
+        given = json.dumps([str(path), chosen.name, list(disabled), list(providers)])
         command = [sys.executable, "-P", "-c", _PROGRAM, given]
         log = subprocess.run(command, capture_output=True, check=False).stderr.decode(errors="replace")
     applied = _APPLIED.findall(log)

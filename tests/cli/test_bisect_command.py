@@ -21,6 +21,13 @@ class Flip(nn.Module):
         return x.sin().flip(0) * 2
 
 
+class Quotient(nn.Module):
+    """Of zeros, by what float16 rounds to zero; ONNX Runtime leaves that rounding out."""
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return z[:, :-1] / (z[:, -1:] + 1e-15)
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stopped:
         main(["bisect", *map(str, arguments)])
@@ -61,6 +68,19 @@ def test_a_departure_is_status_1_and_named_with_the_fx_node(capsys, tmp_path, mo
     assert graph["verdict"] == "diverge"
     assert [each["optimizer"] for each in graph["optimizers"]] == ["GatherToSliceFusion"]
     assert graph["optimizers"][0]["departure"]["fused"] == ["flip"]
+
+
+def test_a_departure_with_all_optimizers_off_is_status_1_and_said_plainly(capsys, tmp_path):
+    z = torch.zeros(2, 4, dtype=torch.float16)
+    dort_compare.compare(Quotient(), (z,), autocast=torch.float16, dump=tmp_path / "dump")
+    status, out, _ = run(capsys, tmp_path / "dump")
+    assert status == 1
+    text = " ".join(out.split())
+    assert (
+        "model_0: departs with all optimizers off: div made by Cast, Div, Cast in place of FX add, div: 6 NaN" in text
+    )
+    assert "changes the model even then, and cannot be switched off: RemoveDuplicateCastTransformer, Cast" in text
+    assert "model_0: no departure that an optimizer adds; " in text
 
 
 def test_one_graph_and_another_model_in_its_place(capsys, dump, tmp_path):

@@ -117,7 +117,56 @@ def test_roundings_to_half_precision_that_are_left_out_are_noise():
     torch.manual_seed(0)
     given = {name: torch.randn(16, 16).half().float() for name in "xwv"}
     given["c"] = (given["x"] @ given["w"]) * given["v"]
-    assert bisect(model, given, CPU).departure is None
+    found = bisect(model, given, CPU)
+    assert (found.departure, found.forced, found.departs) == (None, None, False)
+
+
+def halves(*names: str) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, 2]) for name in names]
+
+
+def test_what_departs_with_all_optimizers_off_is_said_so():
+    """0 / 1e-15 where the divisor is not rounded to float16, in which it is 0."""
+    nodes = [node("Add", "x c", "a"), node("Cast", "a", "h", to=TensorProto.FLOAT16), node("Div", "h h", "y")]
+    model = model_of(nodes, {"x": (FLOAT, [2, 2])}, {"y": (TensorProto.FLOAT16, [2, 2])}, c=np.float32(1e-15))
+    model.graph.value_info.extend(halves("h"))
+    found = bisect(model, {"x": torch.zeros(2, 2)}, CPU)
+    assert found.departs
+    assert (found.departure, found.blamed) == (None, ())
+    assert found.forced is not None
+    assert found.forced.departure.value == "y"
+    assert "Div" in found.forced.departure.op_types
+    assert "Cast" not in found.forced.departure.op_types[:-1], "the one before the division is gone"
+    assert found.forced.departure.reason == "4 NaN in expected where got has numbers"
+    assert "CastFloat16Transformer" in found.forced.changes
+    told = found.to_json()
+    assert (told["verdict"], told["without_optimizers"]["departure"]["onnx_value"]) == ("diverge", "y")
+
+
+def test_what_a_difference_leaves_of_a_rounding_is_noise_with_all_optimizers_off_too():
+    """1 + 2^-12 is 1 in float16, and the difference from 1 is 0, or 2^-12 where that was left out."""
+    nodes = [
+        node("Add", "x c", "a"),
+        node("Cast", "a", "h", to=TensorProto.FLOAT16),
+        node("Sub", "h one", "d"),
+        node("Mul", "d big", "y"),
+    ]
+    constants = {"c": np.float32(2**-12), "one": np.float16(1), "big": np.float16(2**12)}
+    model = model_of(nodes, {"x": (FLOAT, [2, 2])}, {"y": (TensorProto.FLOAT16, [2, 2])}, **constants)
+    model.graph.value_info.extend(halves("h", "d"))
+    found = bisect(model, {"x": torch.ones(2, 2)}, CPU)
+    assert not found.departs, "it is a rounding of what the difference reads"
+
+
+def test_what_is_drawn_by_chance_is_no_departure():
+    nodes = [
+        node("RandomUniformLike", "x", "r"),
+        node("Cast", "r", "h", to=TensorProto.FLOAT16),
+        node("Div", "h h", "y"),
+    ]
+    model = model_of(nodes, {"x": (FLOAT, [2, 2])}, {"y": (TensorProto.FLOAT16, [2, 2])})
+    model.graph.value_info.extend(halves("h"))
+    assert bisect(model, {"x": torch.ones(2, 2)}, CPU).forced is None
 
 
 def test_a_rule_of_a_rule_based_transformer_is_named(monkeypatch):
