@@ -55,7 +55,8 @@ def compare(
         dynamic: as ``torch.compile`` takes it.
         memory: bound of torch's values that are compared at a time, in MiB.
         repeats: how often ONNX Runtime computes each value on the same operands; one that changes is named first.
-        optimized: whether the values that survive ONNX Runtime's optimizers are compared too.
+        optimized: whether the values that survive ONNX Runtime's optimizers are compared too; where a result departs
+            and no operation does by itself, they are in any case.
         suggest_fp32: whether to search for the few nodes that, kept in float32, bring outputs and gradients back inside
             their floor; a number asks for that relative error of norms instead.
         compile_backends: other backends of torch.compile, such as "inductor", whose outputs and gradients are held to

@@ -154,7 +154,7 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Da
         if wrong.backend == "debug" and wrong.distance is not None and wrong.distance.max_abs is not None:
             enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, dataflow)), None)
             if enlarging is not None:
-                return _enlarged(enlarging, f"{what} departs", dataflow)
+                return _enlarged(enlarging, f"{what} departs", dataflow, rows)
         return _outside(what, _outcome_reason(wrong))
     lost = [row for row in inheriting if row.inherited and row.inherited.finding]
     if dataflow is None or outcome:
@@ -163,7 +163,7 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Da
     if result is None:
         return None
     first = next(row for row in lost if dataflow.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
-    return _enlarged(first, f"output or gradient {result.fx_node} departs", dataflow)
+    return _enlarged(first, f"output or gradient {result.fx_node} departs", dataflow, rows)
 
 
 def _may_reach(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> bool:
@@ -174,11 +174,16 @@ def _may_reach(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> bool:
     return bool(reach.outputs if wrong.kind == "output" else reach.gradients)
 
 
-def _enlarged(row: Row, what: str, dataflow: Dataflow | None) -> Divergence:
+def _enlarged(row: Row, what: str, dataflow: Dataflow | None, rows: Sequence[Row]) -> Divergence:
     """The cause that a value is which lies further apart than its operands, whose op, as far as known, is right."""
     assert row.inherited is not None
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
     why = ", though right on torch's operands: it enlarges what is noise in these" if row.local else ""
+    if row.local and _reads_the_same(row, rows):
+        why = (
+            ", though right where it runs alone on the same operands: behind the nodes that make these ONNX Runtime "
+            "computes it otherwise (dort-compare bisect says why)"
+        )
     cause = at_row(row, dataflow)
     return replace(
         cause,
@@ -186,6 +191,12 @@ def _enlarged(row: Row, what: str, dataflow: Dataflow | None) -> Divergence:
         torch_vs_float64=row.torch_vs_float64,
         onnx_vs_float64=row.onnx_vs_float64,
     )
+
+
+def _reads_the_same(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether all that a value is computed of is in ONNX Runtime what it is in torch, bit for bit."""
+    read = [each for each in rows if each.graph == row.graph and each.fx_node in row.operands]
+    return bool(read) and all(each.inherited is not None and each.inherited.equal for each in read)
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

@@ -42,7 +42,8 @@ class Report:
         graphs: the graphs in the order of their first runs.
         modules: one for every result of a module and every gradient of one, plain eager against the traced graphs on
             torch's kernels.
-        optimized: the values of the models that ONNX Runtime's optimizers made, where asked for.
+        optimized: the values of the models that ONNX Runtime's optimizers made, where asked for, and those of graphs
+            that depart there although no operation of theirs does by itself.
         observed: the outputs of each graph as the program computed them, against those of the exposed models.
         precision: casts, and how half-precision values use their dtype.
         suggestion: what to keep in float32, where that was asked for.

@@ -13,10 +13,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import dort_compare
+from dort_compare.errors import ExecutionError
 from dort_compare.lowering import registered, registry
 from dort_compare.measure import optimized as optimized_room
 from dort_compare.models import PARTS, LlamaConfig, build
 from dort_compare.models.llama import ATTENTIONS
+from dort_compare.trace.onnx import AS_IT_IS
 
 aten = torch.ops.aten
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -49,13 +51,14 @@ def test_a_llama_agrees_optimized_too(part, attention, precision, backward):
 
 
 def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[onnx.ModelProto], None]) -> None:
-    """ONNX Runtime's optimizers are followed by ``change``."""
+    """ONNX Runtime's optimizers, where they are on, are followed by ``change``."""
     real = optimized_room.optimized
 
-    def wrong(*args, **kwargs):
-        model = real(*args, **kwargs)
-        change(model)
-        return model
+    def wrong(model, settings, *args):
+        made = real(model, settings, *args)
+        if settings is not AS_IT_IS:
+            change(made)
+        return made
 
     monkeypatch.setattr(optimized_room, "optimized", wrong)
 
@@ -152,15 +155,32 @@ def test_a_bug_of_an_optimizer_of_onnx_runtime_is_told_from_the_op(monkeypatch):
     assert not all(seen.ok for seen in report.observed if seen.execution == "lowered")
 
 
-def test_without_the_optimized_model_the_observer_says_that_the_program_departs(monkeypatch):
+def test_where_the_program_that_ran_departs_the_optimized_model_is_looked_at_unasked(monkeypatch):
     plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
     report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),))
-    assert report.optimized is None
+    assert "observer: exposing values changed 1 of 1 outputs, " in str(report)
+    assert report.optimized is not None
+    asked = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),), optimized=True)
+    assert [cause.reason for cause in report.causes] == [cause.reason for cause in asked.causes]
+    assert report.causes[0].reason.startswith("only in the optimized model: ")
+
+
+def refusing(*_args: object) -> onnx.ModelProto:
+    raise ExecutionError("no optimized model")
+
+
+@pytest.mark.parametrize(("made", "is_compared"), [(lambda model, *_: model, True), (refusing, False)])
+def test_where_the_optimized_model_tells_nothing_the_observer_says_that_the_program_departs(
+    monkeypatch, made, is_compared
+):
+    plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
+    monkeypatch.setattr(optimized_room, "optimized", made)
+    report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),))
     cause = report.first_divergence
     assert cause is not None
     assert "the program that ran departs from its lowered model whose values were exposed: shape" in cause.reason
+    assert (", though no op of the optimized model departs by itself" in cause.reason) is is_compared
     assert "dort-compare bisect" in cause.reason
-    assert "observer: exposing values changed 1 of 1 outputs, " in str(report)
 
 
 def test_twice_the_layout_of_a_square(graphs_of):

@@ -112,6 +112,17 @@ def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins()
     assert judge([row("ok"), row("inherits", "log")], outcomes(ONE, {"y": ONE})) == ("agree", ())
 
 
+@pytest.mark.parametrize(("read", "is_same"), [("ok", True), ("inherits", False), ("unaligned", False)])
+def test_an_op_that_has_the_same_operands_enlarges_no_noise(read: Any, is_same: bool) -> None:
+    gap, none = distance(ONE, LOST), distance(ONE, ONE)
+    above = {"ok": {"inherited": none}, "inherits": {}, "unaligned": {"inherited": None}}[read]
+    rows = [row(read, "add", **above), row("inherits", "div", inherited=gap, local=none, operands=("x", "add"))]
+    _, (first,) = judge(rows, outcomes(ONE, {"y": LOST}))
+    assert first.fx_node == "div"
+    assert ("it enlarges what is noise" in first.reason) is not is_same
+    assert ("behind the nodes that make these ONNX Runtime computes it otherwise" in first.reason) is is_same
+
+
 class Flow(Dataflow):
     """Of graphs in which every value reaches one output, and no gradient."""
 
