@@ -14,7 +14,7 @@ from dort_compare.measure.onnx_error import Departure, Unoptimized, Values
 from dort_compare.runtime.optimizers import LEVELS, OFF, RULES, optimizers_of
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
-from dort_compare.trace.onnx import optimized
+from dort_compare.trace.onnx import AS_IT_IS, optimized
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ def bisect(model: onnx.ModelProto, inputs: Values, providers: Sequence[Provider]
 
 def _forced(right: Unoptimized) -> Forced | None:
     changes = tuple(optimizers_of(right.model, OFF, (), right.providers))
-    departure = right.within() if changes else None
+    if not changes:
+        return None
+    departure = right.inside(optimized(right.model, AS_IT_IS, right.providers), alone=True)
     return Forced(departure, changes) if departure else None
 
 

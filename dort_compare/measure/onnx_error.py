@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +18,11 @@ from dort_compare.measure.rows import json_number
 from dort_compare.measure.shake import shake
 from dort_compare.runtime.providers import Provider
 from dort_compare.trace.local_run import LocalRun
-from dort_compare.trace.onnx import AS_IT_IS, optimized
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 
 _TOGETHER = 64
-_WAYS, _MORE_WAYS = 2, 8
-_RIGHT = "the unoptimized value"
+_WAYS = 2
 _MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 """How much more another order of computing may change than a rounding of what went in does."""
 
@@ -84,73 +82,36 @@ class Unoptimized:
         self._precision = self._coarsest(self.outputs, self.inputs)
         self._moved_results = self._moved(self.outputs, self.inputs, self._precision)
 
-    def inside(self, optimized: onnx.ModelProto) -> Departure | None:
+    def inside(self, optimized: onnx.ModelProto, alone: bool = False) -> Departure | None:
         """The first value of ``optimized`` that its nodes make wrong of right operands; None where there is none.
 
         Each is computed from this model's values, so that no error is inherited. Right is what the nodes that were
         replaced make of the same operands, and of operands moved by a rounding.
+
+        With ``alone`` each of this model's nodes runs by itself: where a provider lacks a kernel, ONNX Runtime computes
+        in another dtype, and may leave out a rounding between two nodes of this model too. Comparisons and indices,
+        which such a rounding decides, are left out then.
         """
         after = Parts(with_constants_made(optimized, self.model), self.providers, self.device)
         named = [name for name in self._parts.producers if name not in self._parts.untensored]
         kept = surviving(self._parts, after, named)
         names = [name for name in named if name in kept]
-        right, local = OnnxRun(self._parts, self.inputs, names), LocalRun(after, self.inputs, names)
-        for start in range(0, len(names), _TOGETHER):
-            window = names[start : start + _TOGETHER]
-            expected = right.values(window)
-            for name in window:
+        right, local = OnnxRun(self._parts, self.inputs, named if alone else names), LocalRun(after, self.inputs, names)
+        for window in _windows(named if alone else names):
+            expected = _one_by_one(right, window) if alone else right.values(window)
+            surviving_here = [name for name in window if name in kept]
+            for name in surviving_here:
                 local.give(name, expected[name])
-            operands = {name: local.operands(name) for name in window}
-            for name, value in local.values(window)[0].items():
+            operands = {name: local.operands(name) for name in surviving_here}
+            for name, value in local.values(surviving_here)[0].items():
                 region = Region.of(name, kept, self._parts, after)
-                found = None if region.is_same else self._held(name, expected[name], value, operands[name])
+                if region.is_same or (alone and not expected[name].is_floating_point()):
+                    continue
+                found = self._held(name, expected[name], value, operands[name], alone)
                 if found is not None:
-                    return _by(found, region)
+                    nodes = tuple(node.name for node in region.nodes)
+                    return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
         return None
-
-    def within(self) -> Departure | None:
-        """The first value that this model has as a whole, but not its node alone of the same operands.
-
-        Where a provider lacks a kernel, ONNX Runtime computes in another dtype, and may leave out a rounding between
-        two nodes, with all optimizers off too. None where there is no such value.
-        """
-        names = [name for name in self._parts.producers if name not in self._parts.untensored]
-        local = LocalRun(self._parts, self.inputs, names)
-        for start in range(0, len(names), _TOGETHER):
-            window = names[start : start + _TOGETHER]
-            whole = self._computed(window, self.inputs)
-            for name in window:
-                local.give(name, whole[name])
-            operands = {name: local.operands(name) for name in window}
-            for name, alone in local.values(window)[0].items():
-                found = self._apart(name, alone, whole[name], operands[name])
-                if found is not None:
-                    return self._as_made(found, name)
-        return None
-
-    def _apart(
-        self, name: str, alone: torch.Tensor | ExecutionError, whole: torch.Tensor, operands: Values
-    ) -> Departure | None:
-        """How the value ``whole`` departs from that of its node ``alone``; None where the node draws by chance.
-
-        Any rounding of the model may be the one that is left out, also one that an operand came through before; and it
-        may well decide what a comparison or an index is, which is no departure.
-        """
-        if isinstance(alone, ExecutionError) or not alone.is_floating_point() or distance(alone, whole).equal:
-            return None
-        precision = coarsest([*(value.dtype for value in self.inputs.values()), *self._dtypes.values()])
-        moved = [each[name] for each in self._moved([name], operands, precision, _MORE_WAYS)]
-        right = "what its node alone makes of the same operands"
-        found = _departure(name, alone, whole, moved, precision, _of_one_op, right)
-        again = self._computed([name], operands) if found else {}
-        return found if again and distance(alone, again[name]).equal else None
-
-    def _as_made(self, found: Departure, name: str) -> Departure:
-        """``found``, with the nodes that make the value ``name`` where ONNX Runtime has changed what it must."""
-        made = optimized(self.model, AS_IT_IS, self.providers)
-        after = Parts(with_constants_made(made, self.model), self.providers, self.device)
-        kept = surviving(self._parts, after, list(self._parts.producers))
-        return _by(found, Region.of(name, kept, self._parts, after)) if name in kept else found
 
     def at_outputs(self, results: Values) -> Departure | None:
         """The first of the outputs ``results`` of an optimized model that is wrong; None where there is none."""
@@ -162,21 +123,31 @@ class Unoptimized:
         return None
 
     def _held(
-        self, name: str, expected: torch.Tensor, value: torch.Tensor | ExecutionError, operands: Values
+        self,
+        name: str,
+        expected: torch.Tensor,
+        value: torch.Tensor | ExecutionError,
+        operands: Values,
+        alone: bool,
     ) -> Departure | None:
         if isinstance(value, ExecutionError):
             return Departure(str(value), name)
         if distance(expected, value).equal:
             return None
         precision = self._coarsest([name], operands)
-        moved = [each[name] for each in self._moved([name], operands, precision)]
+        moved = [each[name] for each in self._moved([name], operands, precision, alone)]
         return _departure(name, expected, value, moved, precision, _of_one_op)
 
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)
 
-    def _computed(self, names: Sequence[str], operands: Values) -> Values:
-        return self._parts.run(self._between(names, operands), names, operands)[0]
+    def _computed(self, names: Sequence[str], operands: Values, alone: bool = False) -> Values:
+        nodes = self._between(names, operands)
+        if not alone:
+            return self._parts.run(nodes, names, operands)[0]
+        made = [name for i in nodes for name in self._parts.nodes[i].output if name]
+        made = [name for name in made if name not in self._parts.untensored]
+        return _one_by_one(OnnxRun(self._parts, operands, made), made)
 
     def _coarsest(self, names: Sequence[str], operands: Values) -> torch.dtype | None:
         """The dtype that rounds most on the way from ``operands`` to ``names``."""
@@ -184,17 +155,25 @@ class Unoptimized:
         return coarsest([*(v.dtype for v in operands.values()), *(self._dtypes[n] for n in made if n in self._dtypes)])
 
     def _moved(
-        self, names: Sequence[str], operands: Values, precision: torch.dtype | None, ways: int = _WAYS
+        self, names: Sequence[str], operands: Values, precision: torch.dtype | None, alone: bool = False
     ) -> list[Values]:
-        """``names`` computed of operands that are moved by one rounding to ``precision``, in some ways."""
+        """``names`` computed of operands that are moved by one rounding to ``precision``, in two ways."""
         if precision is None or not any(value.is_floating_point() for value in operands.values()):
             return []
         generator = torch.Generator().manual_seed(0)
-        shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(ways)]
+        shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(_WAYS)]
         try:
-            return [self._computed(names, each) for each in shaken]
+            return [self._computed(names, each, alone) for each in shaken]
         except ExecutionError:
             return []
+
+
+def _windows(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + _TOGETHER] for start in range(0, len(names), _TOGETHER))
+
+
+def _one_by_one(run: OnnxRun, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    return {name: run.values([name])[name] for name in names}
 
 
 def _departure(
@@ -204,9 +183,8 @@ def _departure(
     moved: Sequence[torch.Tensor],
     precision: torch.dtype | None,
     roundings: Callable[[torch.dtype | None, float], float],
-    right: str = _RIGHT,
 ) -> Departure | None:
-    """The departure of ``value`` from ``expected``, which is ``right`` in words; None where it is noise.
+    """The departure of ``value`` from ``expected``; None where it is noise.
 
     Noise are the ``roundings`` in a precision for the largest element, and some times what the ``moved`` values have
     moved. Integers and booleans may differ where they moved.
@@ -222,26 +200,20 @@ def _departure(
         wrong = int((firm & (expected != value)).sum())
         return Departure(f"{wrong} of {whole.numel} elements differ", name, distance=whole) if wrong else None
     extreme = extremes_of_both(expected, value)
-    theirs, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
-    found = distance(theirs, ours)
+    right, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
+    found = distance(right, ours)
     scale = float(found.scale or 0)
     floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
-    gaps = (deviation(theirs, each) for each in moved)
+    gaps = (deviation(right, each) for each in moved)
     floor += (_MAY_MOVE[precision] if precision else 0.0) * max((gap or 0.0 for gap in gaps), default=0.0)
     if found.max_abs is None or found.max_abs <= floor:
         return None
     return Departure(
-        f"lies {found.max_abs:.3g} from {right} where {floor:.3g} is noise",
+        f"lies {found.max_abs:.3g} from the unoptimized value where {floor:.3g} is noise",
         name,
         distance=whole,
         noise_floor=floor,
     )
-
-
-def _by(found: Departure, region: Region) -> Departure:
-    """``found``, made by the nodes of a region."""
-    nodes = tuple(node.name for node in region.nodes)
-    return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
 
 
 def _of_one_op(precision: torch.dtype | None, scale: float) -> float:

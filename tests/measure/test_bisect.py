@@ -143,6 +143,18 @@ def test_what_departs_with_all_optimizers_off_is_said_so():
     assert (told["verdict"], told["without_optimizers"]["departure"]["onnx_value"]) == ("diverge", "y")
 
 
+def test_a_rounding_that_comes_back_where_a_value_is_exposed_is_found_missing():
+    """The product is beyond float16, its quarter is not; exposed, the product is inf, and so is its quarter."""
+    nodes = [node("MatMul", "x x", "m"), node("Reshape", "m shape", "r"), node("Div", "r four", "y")]
+    half = (TensorProto.FLOAT16, [2, 2])
+    model = model_of(nodes, {"x": half}, {"y": half}, shape=np.int64([2, 2]), four=np.float16(4))
+    model.graph.value_info.extend(halves("m", "r"))
+    found = bisect(model, {"x": torch.full((2, 2), 200.0).half()}, CPU)
+    assert found.forced is not None
+    assert (found.forced.departure.value, found.forced.departure.op_types[-2:]) == ("y", ("Div", "Cast"))
+    assert found.forced.departure.reason == "4 inf in expected where got is finite"
+
+
 def test_what_a_difference_leaves_of_a_rounding_is_noise_with_all_optimizers_off_too():
     """1 + 2^-12 is 1 in float16, and the difference from 1 is 0, or 2^-12 where that was left out."""
     nodes = [
