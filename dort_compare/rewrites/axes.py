@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import ELEMENTWISE, is_over_last, is_product, sizes_of
+from dort_compare.rewrites.graph import ELEMENTWISE, is_over_last, is_product, sizes_of, turns_matrices
 
 ROWS, COLUMNS = -2, -1
 REDUCTIONS = {"ReduceMax", "ReduceSum", "Softmax"}
@@ -28,9 +28,8 @@ class Axes:
     def of_operand(self, node: ir.Node, place: int, axis: int) -> Axis | None:
         """What an axis of an operand runs along; None where it is broadcast, or not there."""
         value = node.inputs[place]
-        return self._along(
-            value, axis, value if value is not None and value.producer() in self._nodes else (node, place)
-        )
+        is_made = value is not None and value.producer() in self._nodes
+        return self._along(value, axis, value if is_made else (node, place))
 
     def of(self, value: ir.Value, axis: int) -> Axis | None:
         """What an axis of a value that one of the nodes makes runs along; None where it has one element."""
@@ -54,9 +53,9 @@ class Axes:
             also_inner, columns = turned(node, "transB")
             self._same(self.of_operand(node, 0, inner), self.of_operand(node, 1, also_inner))
             pairs = [(0, rows, ROWS), (1, columns, COLUMNS)]
-        elif node.op_type == "Transpose" and _turns_matrices(node):
+        elif turns_matrices(node):
             pairs = [(0, COLUMNS, ROWS), (0, ROWS, COLUMNS)]
-        elif node.op_type in REDUCTIONS and is_along_columns(node):
+        elif node.op_type in REDUCTIONS and _is_along_columns(node):
             pairs = [(0, ROWS, ROWS), (0, COLUMNS, COLUMNS)]
         elif node.op_type in ELEMENTWISE:
             pairs = [(place, axis, axis) for place in range(len(node.inputs)) for axis in (ROWS, COLUMNS)]
@@ -71,18 +70,12 @@ class Axes:
             self._first[one] = other
 
 
-def is_along_columns(node: ir.Node) -> bool:
+def _is_along_columns(node: ir.Node) -> bool:
     """Whether one of `REDUCTIONS` is over the last axis, which stays."""
     rank = len(sizes_of(node.inputs[0]) or [])
     if node.op_type == "Softmax":
         return rank > 0 and ("axis" not in node.attributes or node.attributes["axis"].as_int() % rank == rank - 1)
     return is_over_last(node, rank)
-
-
-def _turns_matrices(transpose: ir.Node) -> bool:
-    rank = len(sizes_of(transpose.inputs[0]) or [])
-    order = transpose.attributes["perm"].as_ints() if "perm" in transpose.attributes else range(rank)[::-1]
-    return [*order] == [*range(rank - 2), rank - 1, rank - 2]
 
 
 def turned(product: ir.Node, attribute: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, sizes_of
+from dort_compare.rewrites.graph import Replacement, sizes_of, typed
 from dort_compare.rewrites.hidden import LOW, hidden_by
 
 
@@ -38,8 +38,8 @@ def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> N
     assert condition is not None
     above, within = Replacement([mask], "bias"), Replacement([mask], "biased")
     zero = above.write("Constant", value=ir.tensor(0, result.dtype))
-    bias = above.write("Where", condition, *(value if hidden_by(value) in LOW else zero for value in chosen))
-    bias.shape, bias.type = condition.shape, result.type
+    numbers = (value if hidden_by(value) in LOW else zero for value in chosen)
+    bias = typed(above.write("Where", condition, *numbers), sizes_of(condition) or [], result)
     above.put(graph, scan)
     biased = within.write("Add", next(value for value in chosen if hidden_by(value) not in LOW), bias)
     within.finish(body, biased)

@@ -53,6 +53,15 @@ def is_product(node: ir.Node) -> bool:
     return (node.domain, node.op_type) in {("", "MatMul"), FUSED_MATMUL}
 
 
+def turns_matrices(node: ir.Node) -> bool:
+    """Whether a node exchanges the last two axes of its operand, and no others."""
+    if node.op_type != "Transpose":
+        return False
+    rank = len(sizes_of(node.inputs[0]) or [])
+    order = node.attributes["perm"].as_ints() if "perm" in node.attributes else range(rank)[::-1]
+    return rank > 1 and [*order] == [*range(rank - 2), rank - 1, rank - 2]
+
+
 def is_over_last(reduction: ir.Node, rank: int) -> bool:
     """Whether a reduction is over the last axis alone, which stays with size 1."""
     axes = reduction.inputs[1].const_value if len(reduction.inputs) > 1 and reduction.inputs[1] is not None else None
@@ -64,6 +73,12 @@ def fx_nodes_of(nodes: Sequence[ir.Node]) -> str:
     """What the metadata say of a node that computes what ``nodes`` did: the FX nodes of all."""
     names = (name for node in nodes for name in node.metadata_props.get(provenance.FX_NODE, "").split())
     return " ".join(dict.fromkeys(names))
+
+
+def typed(value: ir.Value, sizes: Sequence[int], like: ir.Value) -> ir.Value:
+    """The value, which has those sizes now, and the dtype of ``like``."""
+    value.shape, value.type = ir.Shape(sizes), like.type
+    return value
 
 
 def take_place(new: ir.Value, old: ir.Value) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, sizes_of, take_place
+from dort_compare.rewrites.graph import Replacement, sizes_of, take_place, turns_matrices, typed
 
 _RANK = 3
 
@@ -28,7 +28,7 @@ def with_heads(model: ir.Model, node: ir.Node) -> str | None:
     operands = [_operand(new, value, apart) for value in node.inputs if value is not None]
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     product = new.write(node.op_type, *operands, domain=node.domain, **attributes)
-    product.shape, product.type = ir.Shape([*apart, *(given[-1] or [])[1:]]), node.outputs[0].type
+    typed(product, [*apart, *(given[-1] or [])[1:]], node.outputs[0])
     shown = [value for value in _shown(node.outputs[0]) if sizes_of(value) == sizes_of(product)]
     new.finish(model.graph, _reshaped(new, product, given[-1] or []))
     if shown:
@@ -53,9 +53,7 @@ def _operand(new: Replacement, stack: ir.Value, apart: Sequence[int]) -> ir.Valu
         return source
     if (turned := _turned(stack)) is None:
         return _reshaped(new, stack, sizes)
-    result = new.write("Transpose", _operand(new, turned, apart), perm=(0, 1, 3, 2))
-    result.shape, result.type = ir.Shape(sizes), stack.type
-    return result
+    return typed(new.write("Transpose", _operand(new, turned, apart), perm=(0, 1, 3, 2)), sizes, stack)
 
 
 def _source(stack: ir.Value | None) -> ir.Value | None:
@@ -83,9 +81,7 @@ def _is_apart(value: ir.Value | None, stack: ir.Value | None) -> bool:
 def _turned(stack: ir.Value | None) -> ir.Value | None:
     """The stack of which this one has every matrix turned."""
     made = _maker(stack)
-    if made is None or made.op_type != "Transpose" or "perm" not in made.attributes:
-        return None
-    return made.inputs[0] if [*made.attributes["perm"].as_ints()] == [0, 2, 1] else None
+    return made.inputs[0] if made is not None and turns_matrices(made) else None
 
 
 def _maker(value: ir.Value | None) -> ir.Node | None:
@@ -94,6 +90,5 @@ def _maker(value: ir.Value | None) -> ir.Node | None:
 
 
 def _reshaped(new: Replacement, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    result = new.write("Reshape", value, new.write("Constant", value=ir.tensor([*sizes], ir.DataType.INT64)))
-    result.shape, result.type = ir.Shape(sizes), value.type
-    return result
+    shape = new.write("Constant", value=ir.tensor([*sizes], ir.DataType.INT64))
+    return typed(new.write("Reshape", value, shape), sizes, value)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, is_product, is_read_once, sizes_of
+from dort_compare.rewrites.graph import Replacement, is_product, is_read_once, sizes_of, typed
 
 _PAYS = 4
 """How many elements of the product there must be for each that is copied."""
@@ -46,7 +46,6 @@ def _replace(model: ir.Model, product: ir.Node, difference: ir.Node, row: ir.Val
 
 def _joined(new: Replacement, matrix: ir.Value | None, more: ir.Value, axis: int) -> ir.Value:
     """A matrix with one more row or column."""
-    joined, sizes = new.write("Concat", matrix, more, axis=axis), sizes_of(matrix) or []
+    sizes = sizes_of(matrix) or []
     sizes[axis] += 1
-    joined.shape, joined.type = ir.Shape(sizes), more.type
-    return joined
+    return typed(new.write("Concat", matrix, more, axis=axis), sizes, more)
