@@ -133,6 +133,8 @@ def manifest_in(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(folder: Path) -> DumpError:
+    if not folder.is_dir():
+        return DumpError(f"there is no folder {folder}")
     return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from help_texts import FOLDER, WIDTH, help_texts
 
@@ -20,3 +23,9 @@ def test_every_file_is_of_a_command():
 @pytest.mark.parametrize("file", TEXTS)
 def test_it_is_readable_at_80_columns(file):
     assert max(map(len, TEXTS[file].splitlines())) <= WIDTH
+
+
+def test_the_package_runs_as_the_command():
+    command = [sys.executable, "-m", "dort_compare", "check", "nowhere"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "dort-compare: there is no folder nowhere\n")

@@ -118,7 +118,7 @@ def test_something_else(dump: Path, refused: Callable[..., str], file: str, cont
 
 def test_no_dump_at_all(tmp_path: Path, refused: Callable[..., str]) -> None:
     assert "holds no readable dump" in refused(tmp_path)
-    assert "holds no readable dump" in refused(tmp_path / "nowhere")
+    assert "there is no folder" in refused(tmp_path / "nowhere")
 
 
 # The manifest.
