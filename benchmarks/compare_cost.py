@@ -6,9 +6,9 @@ Every figure comes from a process of its own, and what is divided comes from one
 pass of the uncompiled model, the median of several, half of them before the comparison and half after it. *Whole* is
 ``compare(model, inputs, backward=True)``. *Proper* is that without what torch.compile, the lowering and the making of
 the two ONNX Runtime sessions take. *Executions* are the four executions of the graphs and the measuring of their values
-alone. Seconds are those of the processor with one thread, else those of the clock. Memory is the highest resident size
-of the process less its resident size when all is imported and the model made; the steps and the
-comparison run in two processes.
+alone. *Where it goes* shares out the whole. Seconds are those of the processor with one thread, else those of the
+clock. Memory is the highest resident size of the process less its resident size when all is imported and the model
+made; the steps and the comparison run in two processes.
 
 The other tools get the forward pass alone, which is all that they compare. ``verify_onnx_program`` is given ONNX
 Runtime's CPU provider alone, as otherwise most of its time goes into loading CUDA's libraries, once a value.
@@ -22,7 +22,7 @@ import json
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -36,16 +36,47 @@ from dort_compare import DebugBackend, compare, comparison
 from dort_compare.backends import CompiledGraph
 from dort_compare.compiled import Compiled, graph_run, run_compiled
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.judging import Judge
+from dort_compare.measure.tracing import Tracing
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime.program import Program
 from dort_compare.runtime.providers import once
+from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.onnx_run import OnnxRun
 
 BATCH = 2
 STEPS = 3
-LIMITS = {"time": 12, "memory": 3, "growth": 9, "verify_onnx_program": 50, "compare_onnx_execution": 10}
+LIMITS: Mapping[str, float] = {
+    "time": 12,
+    "memory": 3,
+    "growth": 9,
+    "verify_onnx_program": 50,
+    "compare_onnx_execution": 10,
+}
+SHARES = (
+    "torch.compile, lowering, sessions",
+    "the model that is shipped",
+    "the graphs on torch's kernels, module by module",
+    "torch and float64, value by value",
+    "ONNX on its own values",
+    "ONNX on torch's operands",
+    "measuring and judging values",
+    "plain eager, its modules watched, and the rest",
+)
+TIMED: Mapping[str, tuple[ModuleType | type, str]] = {
+    "compiled": (Compiled, "run"),
+    "shipped": (Program, "computed"),
+    "traced": (Tracing, "_run"),
+    "executions": (comparison, "_values"),
+    "judged": (Judge, "row"),
+    "own": (OnnxRun, "values"),
+    "local": (LocalRun, "values"),
+}
 Result = dict[str, float]
+Claim = tuple[str, str, str, float, float]
+"""What, its sizes, the figures, their ratio, and the limit; below zero one that is to be passed."""
 
 
 def step_and_comparison(layers: int, seq: int) -> Result:
@@ -55,18 +86,24 @@ def step_and_comparison(layers: int, seq: int) -> Result:
     run_module(model, parameters, call)
     steps = [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
     times: Result = {}
-    with (
-        timed(times, Compiled, "run", first=True),
-        timed(times, Program, "computed", first=False),
-        timed(times, comparison, "_values", first=False),
-    ):
+    with contextlib.ExitStack() as stack:
+        for name, (place, function) in TIMED.items():
+            stack.enter_context(timed(times, name, place, function, first=name == "compiled"))
         start = now()
         report = compare(model, inputs, backward=True)
         whole = now() - start
     steps += [seconds(run_module, model, parameters, call) for _ in range(STEPS)]
-    proper = whole - times["run"] + times["computed"]
-    step = statistics.median(steps)
-    return {"step": step, "whole": whole, "proper": proper, "executions": times["_values"], "values": len(report.rows)}
+    proper = whole - times["compiled"] + times["shipped"]
+    cost = {"step": statistics.median(steps), "whole": whole, "proper": proper, "executions": times["executions"]}
+    return cost | {"values": len(report.rows)} | shares(times, whole)
+
+
+def shares(times: Result, whole: float) -> Result:
+    """The seconds of ``whole`` by what they went into."""
+    compiling = times["compiled"] - times["shipped"]
+    in_torch = times["executions"] - sum(times[name] for name in ("judged", "own", "local"))
+    found = [compiling, times["shipped"], times["traced"], in_torch, times["own"], times["local"], times["judged"]]
+    return dict(zip(SHARES, [*found, whole - sum(found)], strict=True))
 
 
 def peak_of_steps(layers: int, seq: int) -> Result:
@@ -113,6 +150,7 @@ def verify_onnx_program(layers: int, seq: int) -> Result:
     ort.get_available_providers, ort.SessionOptions = lambda: ["CPUExecutionProvider"], with_our_threads
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=seq)
     program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
+    assert program is not None
     start = now()
     found = verification.verify_onnx_program(program, inputs, compare_intermediates=True)
     return {"a value": (now() - start) / len(found), "values": len(found)}
@@ -164,9 +202,9 @@ def seconds(function: Callable[..., Any], *args: Any) -> float:
 
 
 @contextlib.contextmanager
-def timed(times: Result, place: ModuleType | type, name: str, *, first: bool) -> Iterator[None]:
-    """Adds up what the calls of a function take, or only the first of them."""
-    original = getattr(place, name)
+def timed(times: Result, name: str, place: ModuleType | type, function: str, *, first: bool) -> Iterator[None]:
+    """Adds up, as ``name``, what the calls of a function take, or only the first of them."""
+    original = getattr(place, function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         start = now()
@@ -176,11 +214,11 @@ def timed(times: Result, place: ModuleType | type, name: str, *, first: bool) ->
             if not first or name not in times:
                 times[name] = times.get(name, 0.0) + now() - start
 
-    setattr(place, name, call)
+    setattr(place, function, call)
     try:
         yield
     finally:
-        setattr(place, name, original)
+        setattr(place, function, original)
 
 
 def result_of(measure: Callable[[int, int], Result], layers: int, seq: int, threads: int) -> Result:
@@ -197,8 +235,8 @@ def figures(result: Result) -> str:
                      for name, value in result.items())  # fmt: skip
 
 
-def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, float]]:
-    """(what, sizes, figures, ratio, limit) of every claim."""
+def measured(arguments: argparse.Namespace) -> tuple[list[Claim], Result]:
+    """Every claim, and where the time of the first goes."""
     run = lambda measure, layers, seq: result_of(measure, layers, seq, arguments.threads)  # noqa: E731
     layers, seq = arguments.layers, arguments.seq
     size = f"{layers} layer{'s' if layers > 1 else ''}, ({BATCH}, {seq})"
@@ -224,10 +262,10 @@ def measured(arguments: argparse.Namespace) -> list[tuple[str, str, str, float, 
         times = f"{theirs * 1e3:.2f} ms / {ours * 1e3:.2f} ms"
         size = f"{layers} layers, ({BATCH}, {seq}), forward"
         rows.append((f"{peer.__name__} / executions, a value", size, times, theirs / ours, -LIMITS[peer.__name__]))
-    return rows
+    return rows, cost
 
 
-def page(rows: list[tuple[str, str, str, float, float]], threads: int) -> str:
+def page(rows: Sequence[Claim], cost: Result, threads: int) -> str:
     """The figures as a Markdown page."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime-gpu", "onnx-array-api"))
     introduction = (__doc__ or "").split("\n\n", 2)[2]
@@ -245,6 +283,8 @@ def page(rows: list[tuple[str, str, str, float, float]], threads: int) -> str:
         kept = ratio >= -limit if limit < 0 else ratio <= limit
         bound = f"at least {-limit:g}" if limit < 0 else f"at most {limit:g}"
         lines.append(f"| {what} | {size} | {text} | {ratio:.1f} | {bound} | {'kept' if kept else 'missed'} |")
+    lines += ["", f"## Where it goes, {rows[0][1]}", "", "| what | seconds | steps |", "| --- | --- | --- |"]
+    lines += [f"| {name} | {cost[name]:.2f} | {cost[name] / cost['step']:.1f} |" for name in SHARES]
     return "\n".join([*lines, ""])
 
 
@@ -267,7 +307,7 @@ def main() -> None:
         name, layers, seq = arguments.only
         print(json.dumps(MEASURES[name](int(layers), int(seq))))
         return
-    text = page(measured(arguments), arguments.threads)
+    text = page(*measured(arguments), arguments.threads)
     print(text)
     if arguments.write:
         arguments.write.write_text(text)

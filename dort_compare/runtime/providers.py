@@ -19,6 +19,9 @@ Provider = tuple[str, dict[str, Any]]
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3
 _ENV_ALLOCATORS = "session.use_env_allocators"
+_BUSY_MICROSECONDS = {"session.intra_op.spin_duration_us": "200"}
+_TOLD_HOW_LONG = (1, 31)
+"""The first version of ONNX Runtime of which it is known that it takes a duration; others wait busily for 3 to 50 ms."""
 OLDEST_OPSET = 18
 
 
@@ -78,9 +81,12 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
 
 
 def _beside_torch() -> dict[str, Any]:
-    """What sessions are given unless the caller says otherwise: as many threads as torch has, which wait for the next
-    node of a run busily, but not between runs, when torch's threads and other sessions' need the cores."""
-    return {"intra_op_num_threads": torch.get_num_threads(), "session.force_spinning_stop": "1"}
+    """What sessions are given unless the caller says otherwise: as many threads as torch has, which wait busily for as
+    long as the next call of a small model takes to come, and no longer: then torch's threads and other sessions' need
+    the cores. Where ONNX Runtime cannot be told how long, they stop at the end of a run."""
+    is_told = tuple(map(int, ort.__version__.split(".")[:2])) >= _TOLD_HOW_LONG
+    waits = _BUSY_MICROSECONDS if is_told else {"session.force_spinning_stop": "1"}
+    return {"intra_op_num_threads": torch.get_num_threads(), **waits}
 
 
 def serving(given: Mapping[str, Any]) -> dict[str, Any]:

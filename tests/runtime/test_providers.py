@@ -40,6 +40,25 @@ def test_attributes_and_config_entries_reach_the_session() -> None:
     assert got.get_session_config_entry("session.disable_prepacking") == "1"
 
 
+SPIN, STOP = "session.intra_op.spin_duration_us", "session.force_spinning_stop"
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "other"), [("1.31.1", SPIN, STOP), ("2.0.0.dev1", SPIN, STOP), ("1.22.0", STOP, SPIN)]
+)
+def test_threads_do_not_wait_busily_for_long(version, given, other, monkeypatch) -> None:
+    monkeypatch.setattr(ort, "__version__", version)
+    options = SessionSettings().make_options()
+    assert options.get_session_config_entry(given)
+    with pytest.raises(RuntimeError, match=other):
+        options.get_session_config_entry(other)
+
+
+def test_how_long_threads_wait_is_the_callers_to_say() -> None:
+    options = SessionSettings(session_options={SPIN: "50"}).make_options()
+    assert options.get_session_config_entry(SPIN) == "50"
+
+
 def test_a_session_options_object_is_taken_as_it_is() -> None:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
