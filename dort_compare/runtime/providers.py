@@ -21,7 +21,7 @@ _ERRORS_ONLY = 3
 _ENV_ALLOCATORS = "session.use_env_allocators"
 _BUSY_MICROSECONDS = {"session.intra_op.spin_duration_us": "200"}
 _TOLD_HOW_LONG = (1, 31)
-"""The first version of ONNX Runtime of which it is known that it takes a duration; others wait busily for 3 to 50 ms."""
+"""The first version of ONNX Runtime known to take a duration; others wait busily for 3 to 50 ms."""
 OLDEST_OPSET = 18
 
 
