@@ -19,7 +19,8 @@ Provider = tuple[str, dict[str, Any]]
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3
 _ENV_ALLOCATORS = "session.use_env_allocators"
-_BUSY_MICROSECONDS = {"session.intra_op.spin_duration_us": "200"}
+_WAITS_BRIEFLY = {"session.intra_op.spin_duration_us": "200"}
+_STOPS = {"session.force_spinning_stop": "1"}
 _TOLD_HOW_LONG = (1, 31)
 """The first version of ONNX Runtime known to take a duration; others wait busily for 3 to 50 ms."""
 OLDEST_OPSET = 18
@@ -85,8 +86,7 @@ def _beside_torch() -> dict[str, Any]:
     long as the next call of a small model takes to come, and no longer: then torch's threads and other sessions' need
     the cores. Where ONNX Runtime cannot be told how long, they stop at the end of a run."""
     is_told = tuple(map(int, ort.__version__.split(".")[:2])) >= _TOLD_HOW_LONG
-    waits = _BUSY_MICROSECONDS if is_told else {"session.force_spinning_stop": "1"}
-    return {"intra_op_num_threads": torch.get_num_threads(), **waits}
+    return {"intra_op_num_threads": torch.get_num_threads(), **(_WAITS_BRIEFLY if is_told else _STOPS)}
 
 
 def serving(given: Mapping[str, Any]) -> dict[str, Any]:
