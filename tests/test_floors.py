@@ -22,7 +22,7 @@ FLOORS = [
     {"comparison"},
     {"api", "cli", "doctor", "offline", "onnx_diff", "repro"},
     {"testing"},
-    {"__init__"},
+    {"__init__", "__main__"},
 ]
 NEIGHBOURS = {
     "descriptors", "files", "provenance", "scalars", "signature", "views", "api", "cli", "doctor", "offline", "align",
