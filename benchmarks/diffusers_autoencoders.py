@@ -9,24 +9,28 @@ import torch
 from diffusers_small import Small, noise
 
 _IMAGE: Mapping[str, Any] = {"sample": noise(2, 3, 16, 16)}
+_KL: Mapping[str, Any] = {
+    "block_out_channels": (8, 16),
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "norm_num_groups": 4,
+}
+_DC: Mapping[str, Any] = {
+    "latent_channels": 4,
+    "attention_head_dim": 4,
+    "encoder_block_types": ("ResBlock", "EfficientViTBlock"),
+    "decoder_block_types": ("ResBlock", "EfficientViTBlock"),
+    "encoder_layers_per_block": (1, 1),
+    "decoder_layers_per_block": (1, 1),
+}
 
 AUTOENCODERS: Mapping[str, Small] = {
     "AutoencoderKL": Small(
-        {
-            "block_out_channels": (8, 16),
-            "down_block_types": ("DownEncoderBlock2D",) * 2,
-            "up_block_types": ("UpDecoderBlock2D",) * 2,
-            "norm_num_groups": 4,
-        },
+        _KL,
         _IMAGE,
     ),
     "AutoencoderKL-sample": Small(
-        {
-            "block_out_channels": (8, 16),
-            "down_block_types": ("DownEncoderBlock2D",) * 2,
-            "up_block_types": ("UpDecoderBlock2D",) * 2,
-            "norm_num_groups": 4,
-        },
+        _KL,
         _IMAGE | {"sample_posterior": True},
     ),
     "AsymmetricAutoencoderKL": Small(
@@ -49,13 +53,7 @@ AUTOENCODERS: Mapping[str, Small] = {
         _IMAGE,
     ),
     "VQModel": Small(
-        {
-            "block_out_channels": (8, 16),
-            "down_block_types": ("DownEncoderBlock2D",) * 2,
-            "up_block_types": ("UpDecoderBlock2D",) * 2,
-            "norm_num_groups": 4,
-            "num_vq_embeddings": 32,
-        },
+        _KL | {"num_vq_embeddings": 32},
         _IMAGE,
     ),
     "VQModel-spatial": Small(
@@ -69,30 +67,20 @@ AUTOENCODERS: Mapping[str, Small] = {
         _IMAGE,
     ),
     "AutoencoderDC": Small(
-        {
-            "latent_channels": 4,
-            "attention_head_dim": 4,
-            "encoder_block_types": ("ResBlock", "EfficientViTBlock"),
-            "decoder_block_types": ("ResBlock", "EfficientViTBlock"),
+        _DC
+        | {
             "encoder_block_out_channels": (8, 16),
             "decoder_block_out_channels": (8, 16),
-            "encoder_layers_per_block": (1, 1),
-            "decoder_layers_per_block": (1, 1),
             "encoder_qkv_multiscales": ((), (5,)),
             "decoder_qkv_multiscales": ((), (5,)),
         },
         _IMAGE,
     ),
     "AutoencoderDC-plain": Small(
-        {
-            "latent_channels": 4,
-            "attention_head_dim": 4,
-            "encoder_block_types": ("ResBlock", "EfficientViTBlock"),
-            "decoder_block_types": ("ResBlock", "EfficientViTBlock"),
+        _DC
+        | {
             "encoder_block_out_channels": (8, 8),
             "decoder_block_out_channels": (8, 8),
-            "encoder_layers_per_block": (1, 1),
-            "decoder_layers_per_block": (1, 1),
             "encoder_qkv_multiscales": ((), ()),
             "decoder_qkv_multiscales": ((), ()),
             "upsample_block_type": "interpolate",

@@ -24,6 +24,13 @@ _UNET: Mapping[str, Any] = {
 _CROSS_DOWN: Mapping[str, Any] = {"down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D")}
 _CROSS: Mapping[str, Any] = _CROSS_DOWN | {"up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")}
 _LATENT: Mapping[str, Any] = {"sample": noise(2, 4, 8, 8), "timestep": below(1000, 2)}
+_ADAPTER: Mapping[str, Any] = {
+    "in_channels": 3,
+    "channels": [8, 16],
+    "num_res_blocks": 1,
+    "downscale_factor": 4,
+}
+_PICTURE: Mapping[str, Any] = {"x": noise(2, 3, 32, 32)}
 _FILM: Mapping[str, Any] = {"sample": noise(1, 4, 3, 8, 8), "timestep": below(1000, 1)}
 
 UNETS: Mapping[str, Small] = {
@@ -288,20 +295,8 @@ UNETS: Mapping[str, Small] = {
             "conditioning_mask": noise(1, 1, 3, 8, 8),
         },
     ),
-    "T2IAdapter": Small(
-        {"in_channels": 3, "channels": [8, 16], "num_res_blocks": 1, "downscale_factor": 4},
-        {"x": noise(2, 3, 32, 32)},
-    ),
-    "T2IAdapter-light": Small(
-        {
-            "in_channels": 3,
-            "channels": [8, 16],
-            "num_res_blocks": 1,
-            "downscale_factor": 4,
-            "adapter_type": "light_adapter",
-        },
-        {"x": noise(2, 3, 32, 32)},
-    ),
+    "T2IAdapter": Small(_ADAPTER, _PICTURE),
+    "T2IAdapter-light": Small(_ADAPTER | {"adapter_type": "light_adapter"}, _PICTURE),
     "MultiAdapter": Small(
         {"adapters": lambda: [_adapter(), _adapter()]},
         {"xs": [noise(2, 3, 16, 16), noise(2, 3, 16, 16)], "adapter_weights": [0.7, 0.3]},

@@ -22,10 +22,11 @@ from diffusers_autoencoders import AUTOENCODERS
 from diffusers_small import Small
 from diffusers_transformers import TRANSFORMERS
 from diffusers_unets import UNETS
+from diffusers_video_transformers import VIDEO_TRANSFORMERS
 from torch import nn
 from zoo_models import NotMade
 
-KINDS: Mapping[str, Small] = UNETS | AUTOENCODERS | TRANSFORMERS
+KINDS: Mapping[str, Small] = UNETS | AUTOENCODERS | TRANSFORMERS | VIDEO_TRANSFORMERS
 """By name, what a small member is built with and called with."""
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, sizes_of, typed
+from dort_compare.rewrites.graph import sizes_of, typed
 from dort_compare.rewrites.hidden import LOW, hidden_by
+from dort_compare.rewrites.writer import Replacement
 
 
 def mask_into_bias(model: ir.Model, node: ir.Node) -> str | None:
@@ -40,6 +41,6 @@ def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> N
     zero = above.write("Constant", value=ir.tensor(0, result.dtype))
     numbers = (value if hidden_by(value) in LOW else zero for value in chosen)
     bias = typed(above.write("Where", condition, *numbers), sizes_of(condition) or [], result)
-    above.put(graph, scan)
+    graph.insert_before(scan, above.nodes)
     biased = within.write("Add", next(value for value in chosen if hidden_by(value) not in LOW), bias)
     within.finish(body, biased)

@@ -13,9 +13,10 @@ import numpy as np
 import onnx_ir as ir
 
 from dort_compare.rewrites.axes import COLUMNS, ROWS, Axes, Axis
-from dort_compare.rewrites.graph import sizes_of, take_place
+from dort_compare.rewrites.graph import sizes_of, take_place, typed
 from dort_compare.rewrites.hidden import Mask, mask_among, why_it_matters
 from dort_compare.rewrites.known import known
+from dort_compare.rewrites.writer import Writer
 
 _QUERIES = 256
 """In a block, at least."""
@@ -102,8 +103,7 @@ class _Blocks:
         self._graph, self._scan, self._axes, self._mask = model.graph, scan, axes, mask
         self._body = scan.attributes["body"].as_graph()
         self._nodes = [*self._body]
-        self._new: list[ir.Node] = []
-        self._ahead: list[ir.Node] = []
+        self._new, self._ahead = (Writer(f"{scan.name}.{where}", scan.metadata_props) for where in ("blocks", "ahead"))
         self._cut: dict[tuple[ir.Value, int, range], ir.Value] = {}
 
     def take_place(self, spans: Sequence[Span]) -> None:
@@ -111,9 +111,9 @@ class _Blocks:
         parts = [self._block(span, f"block{i}") for i, span in enumerate(spans)]
         for value in [*self._body.outputs]:
             take_place(self._joined(value, [part[value] for part in parts], spans), value)
-        self._body.extend(self._new)
+        self._body.extend(self._new.nodes)
         self._body.remove(reversed(self._nodes), safe=True)
-        self._graph.insert_before(self._scan, self._ahead)
+        self._graph.insert_before(self._scan, self._ahead.nodes)
 
     def _block(self, span: Span, name: str) -> dict[ir.Value, ir.Value]:
         """What a block has of each value that the body makes."""
@@ -125,42 +125,40 @@ class _Blocks:
             shape = ir.Shape([*(sizes_of(whole) or [])[:-2], *sizes])
             part = ir.Value(name=f"{whole.name}.{name}", shape=shape, type=whole.type)
             operands = [made.get(v) or self._piece(node, i, span) if v else None for i, v in enumerate(node.inputs)]
-            self._new.append(_like(node, operands, part))
+            self._new.nodes.append(_like(node, operands, part))
             made[whole] = part
         return made
 
     def _piece(self, node: ir.Node, place: int, span: Span) -> ir.Value | None:
         """What a block reads of an operand that the body does not make."""
         value = node.inputs[place]
-        nodes = self._new if value in self._body.inputs else self._ahead
+        writer = self._new if value in self._body.inputs else self._ahead
         for axis in (ROWS, COLUMNS):
             along = self._axes.of_operand(node, place, axis)
             if value is not None and along in span:
-                value = self._sliced(nodes, value, axis, span[along])
+                value = self._sliced(writer, value, axis, span[along])
         return value
 
-    def _sliced(self, nodes: list[ir.Node], value: ir.Value, axis: int, part: range) -> ir.Value:
+    def _sliced(self, writer: Writer, value: ir.Value, axis: int, part: range) -> ir.Value:
         sizes = sizes_of(value) or []
         if len(part) == sizes[axis]:
             return value
         if (value, axis, part) not in self._cut:
             sizes[axis] = len(part)
-            bounds = [self._numbers(nodes, [number]) for number in (part.start, part.stop, axis)]
-            self._cut[value, axis, part] = self._write(nodes, "Slice", [value, *bounds], value, sizes)
+            bounds = (writer.integers([number]) for number in (part.start, part.stop, axis))
+            self._cut[value, axis, part] = typed(writer.write("Slice", value, *bounds), sizes, value)
         return self._cut[value, axis, part]
 
     def _joined(self, value: ir.Value, parts: Sequence[ir.Value], spans: Sequence[Span]) -> ir.Value:
         """The whole of a result."""
-        sizes = sizes_of(value) or []
         axis = _axis_along(self._mask.queries, value, self._axes)
         if axis is not None:
-            return self._write(self._new, "Concat", parts, value, sizes, [ir.AttrInt64("axis", axis)])
+            return self._new.write("Concat", *parts, axis=axis)
         axis = _axis_along(self._mask.keys, value, self._axes)
         if axis is not None:
-            parts = [
-                self._padded(part, axis, sizes, span[self._mask.keys]) for part, span in zip(parts, spans, strict=True)
-            ]
-        return self._write(self._new, "Sum", parts, value, sizes)
+            sizes, keys = sizes_of(value) or [], (span[self._mask.keys] for span in spans)
+            parts = [self._padded(part, axis, sizes, some) for part, some in zip(parts, keys, strict=True)]
+        return self._new.write("Sum", *parts)
 
     def _padded(self, part: ir.Value, axis: int, sizes: Sequence[int], keys: range) -> ir.Value:
         """The part with zeros for the keys that it does not have."""
@@ -168,19 +166,4 @@ class _Blocks:
             return part
         pads = [0] * 2 * len(sizes)
         pads[len(sizes) + axis], pads[axis] = keys.start, sizes[axis] - keys.stop
-        return self._write(self._new, "Pad", [part, self._numbers(self._new, pads)], part, sizes)
-
-    def _numbers(self, nodes: list[ir.Node], numbers: Sequence[int]) -> ir.Value:
-        like = ir.Value(name="numbers", type=ir.TensorType(ir.DataType.INT64))
-        return self._write(nodes, "Constant", [], like, [len(numbers)], [ir.AttrInt64s("value_ints", numbers)])
-
-    def _write(
-        self, nodes: list[ir.Node], op_type: str, inputs: Sequence[ir.Value], like: ir.Value, sizes: Sequence[int],
-        attributes: Sequence[ir.Attr] = (),
-    ) -> ir.Value:  # fmt: skip
-        """The result of one more node, of the dtype of ``like``."""
-        name = f"{self._scan.name}.{like.name}.{op_type}.{len(self._new) + len(self._ahead)}"
-        result = ir.Value(name=name, shape=ir.Shape(sizes), type=like.type)
-        metadata = self._scan.metadata_props
-        nodes.append(ir.Node("", op_type, inputs, attributes, outputs=[result], name=name, metadata_props=metadata))
-        return result
+        return typed(self._new.write("Pad", part, self._new.integers(pads)), sizes, part)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -87,36 +86,3 @@ def take_place(new: ir.Value, old: ir.Value) -> None:
     new.metadata_props.update(old.metadata_props)
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     old.name = f"{old.name}.before"
-
-
-class Replacement:
-    """New nodes in the place of others, whose last one gives the result; they bear its name and ``rule``'s, and the FX
-    nodes of all."""
-
-    def __init__(self, nodes: Sequence[ir.Node], rule: str) -> None:
-        self._nodes = nodes
-        self._name = f"{nodes[-1].name}.{rule}"
-        self._metadata = {**nodes[-1].metadata_props, provenance.FX_NODE: fx_nodes_of(nodes)}
-        self._made: list[ir.Node] = []
-
-    def write(self, op_type: str, *inputs: ir.Value | None, domain: str = "", **attributes: Any) -> ir.Value:
-        """The result of one more node."""
-        name = f"{self._name}.{len(self._made)}"
-        node = ir.node(op_type, inputs, attributes, domain=domain, name=name, metadata_props=self._metadata)
-        result = node.outputs[0]
-        result.name = name
-        if op_type == "Constant":
-            result.const_value = constant = attributes["value"]
-            result.shape, result.type = constant.shape, ir.TensorType(constant.dtype)
-        self._made.append(node)
-        return result
-
-    def put(self, graph: ir.Graph, ahead_of: ir.Node) -> None:
-        """Puts all that was written into the graph."""
-        graph.insert_before(ahead_of, self._made)
-
-    def finish(self, graph: ir.Graph, result: ir.Value) -> None:
-        """Puts all that was written in the place of the old nodes, of which the last one gave ``result``."""
-        self.put(graph, self._nodes[-1])
-        take_place(result, self._nodes[-1].outputs[0])
-        graph.remove(reversed(self._nodes), safe=True)

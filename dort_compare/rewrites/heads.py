@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, sizes_of, take_place, turns_matrices, typed
+from dort_compare.rewrites.graph import sizes_of, take_place, turns_matrices, typed
+from dort_compare.rewrites.writer import Replacement
 
 _RANK = 3
 
@@ -30,7 +31,7 @@ def with_heads(model: ir.Model, node: ir.Node) -> str | None:
     product = new.write(node.op_type, *operands, domain=node.domain, **attributes)
     typed(product, [*apart, *(given[-1] or [])[1:]], node.outputs[0])
     shown = [value for value in _shown(node.outputs[0]) if sizes_of(value) == sizes_of(product)]
-    new.finish(model.graph, _reshaped(new, product, given[-1] or []))
+    new.finish(model.graph, new.reshaped(product, given[-1] or []))
     if shown:
         take_place(product, shown[0])
     for use in (use for value in shown[1:] for use in value.uses()):
@@ -52,7 +53,7 @@ def _operand(new: Replacement, stack: ir.Value, apart: Sequence[int]) -> ir.Valu
     if (source := _source(stack)) is not None and sizes_of(source) == sizes:
         return source
     if (turned := _turned(stack)) is None:
-        return _reshaped(new, stack, sizes)
+        return new.reshaped(stack, sizes)
     return typed(new.write("Transpose", _operand(new, turned, apart), perm=(0, 1, 3, 2)), sizes, stack)
 
 
@@ -87,8 +88,3 @@ def _turned(stack: ir.Value | None) -> ir.Value | None:
 def _maker(value: ir.Value | None) -> ir.Node | None:
     made = value.producer() if value is not None else None
     return _maker(made.inputs[0]) if made is not None and made.op_type == "Identity" else made
-
-
-def _reshaped(new: Replacement, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    shape = new.write("Constant", value=ir.tensor([*sizes], ir.DataType.INT64))
-    return typed(new.write("Reshape", value, shape), sizes, value)

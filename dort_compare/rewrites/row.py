@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, is_product, is_read_once, sizes_of, typed
+from dort_compare.rewrites.graph import is_product, is_read_once, sizes_of, typed
+from dort_compare.rewrites.writer import Replacement
 
 _PAYS = 4
 """How many elements of the product there must be for each that is copied."""

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from dort_compare import provenance
 from dort_compare.rewrites.graph import fx_nodes_of, sizes_of
+from dort_compare.rewrites.writer import Writer
 
 CUT = 2
 """Axes that are cut into pieces."""
@@ -38,19 +39,18 @@ class Scan:
         operands = [value for value in self._widths if value not in inside]
         results = [value for value in inside if self._is_read_outside(value)]
         readers = self._readers_among()
-        stacks = [self._stack(value) for value in operands]
-        feeds = [node for pair in zip(operands, stacks, strict=True) for node in self._reshape(*pair)]
-        scanned = [self._stack(value) for value in results]
-        whole = [self._like(value, sizes_of(value) or []) for value in results]
-        gathers = [node for pair in zip(scanned, whole, strict=True) for node in self._reshape(*pair)]
+        feeds, gathers = (Writer(f"{self._name}.{what}", self._metadata) for what in ("feed", "gather"))
+        stacks = [feeds.reshaped(value, self._stack(value)) for value in operands]
+        scanned = [self._like(value, self._stack(value)) for value in results]
+        whole = [gathers.reshaped(each, sizes_of(value) or []) for each, value in zip(scanned, results, strict=True)]
         for value, result in zip(results, whole, strict=True):
             self._let_others_read(result, value)
-        self._graph.insert_before(self._nodes[-1], feeds)
+        self._graph.insert_before(self._nodes[-1], feeds.nodes)
         self._graph.remove(readers)
         body = self._body(operands, results)
         attributes = [ir.AttrInt64("num_scan_inputs", len(operands)), ir.AttrGraph("body", body)]
         scan = ir.Node("", "Scan", stacks, attributes, outputs=scanned, name=self._name, metadata_props=self._metadata)
-        self._graph.insert_after(feeds[-1], [scan, *gathers, *readers])
+        self._graph.insert_after(feeds.nodes[-1], [scan, *gathers.nodes, *readers])
 
     def _readers_among(self) -> list[ir.Node]:
         """What stands among the nodes and reads what these make, or what becomes of that."""
@@ -88,25 +88,13 @@ class Scan:
             if output is value:
                 self._graph.outputs[i] = new
 
-    def _reshape(self, value: ir.Value, result: ir.Value) -> list[ir.Node]:
-        """What makes ``result`` of the same elements as ``value``."""
-        sizes = ir.Value(name=f"{result.name}.sizes")
-        constant = self._node("Constant", [], sizes, [ir.AttrInt64s("value_ints", sizes_of(result) or [])])
-        return [constant, self._node("Reshape", [value, sizes], result)]
-
-    def _node(
-        self, op_type: str, inputs: Sequence[ir.Value], output: ir.Value, attributes: Sequence[ir.Attr] = ()
-    ) -> ir.Node:
-        name = f"{output.name}.{op_type}"
-        return ir.Node("", op_type, inputs, attributes, outputs=[output], name=name, metadata_props=self._metadata)
-
     def _piece(self, value: ir.Value) -> list[int]:
         return [1, self._widths[value], *(sizes_of(value) or [])[CUT:]]
 
-    def _stack(self, value: ir.Value) -> ir.Value:
-        """All pieces of a value, one behind the other."""
+    def _stack(self, value: ir.Value) -> list[int]:
+        """The sizes of all pieces of a value, one behind the other."""
         turns = math.prod((sizes_of(value) or [])[:CUT]) // self._widths[value]
-        return self._like(value, [turns, *self._piece(value)])
+        return [turns, *self._piece(value)]
 
     def _like(self, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
         """A new value of the dtype of ``value``."""

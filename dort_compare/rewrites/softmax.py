@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from dort_compare.rewrites.graph import Replacement, is_over_last, is_product, number, only_reader, readers
+from dort_compare.rewrites.graph import is_over_last, is_product, number, only_reader, readers
+from dort_compare.rewrites.writer import Replacement
 
 _DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
