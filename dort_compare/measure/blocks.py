@@ -79,8 +79,9 @@ class Workspace:
 
 def extent(values: torch.Tensor) -> float:
     """The largest |element| of a tensor that is not empty; NaN if it holds one."""
-    low, high = (bound.item() for bound in (values.abs() if values.is_complex() else values).aminmax())
-    return max(-low, high)
+    if values.is_complex():
+        return values.abs().amax().item()
+    return max(-values.amin().item(), values.amax().item())  # in less time than aminmax
 
 
 def finite_extent(values: torch.Tensor) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from dort_compare.measure.blocks import Floats, Workspace, extent, product
+from dort_compare.measure.blocks import Floats, Workspace, product
 from dort_compare.measure.distances import Distance, Number
 
 _LOWEST = -(2**63)  # of int64; XOR with it maps the order of uint64 onto that of int64
@@ -35,8 +35,8 @@ class Tally:
     def add_floats(self, start: int, expected: Floats, got: torch.Tensor, workspace: Workspace) -> bool:
         """Add flat blocks in float64 or complex128; says whether they are finite and equal."""
         self.scale = max(self.scale, expected.scale)
-        gap = workspace.gap(expected.values, got)
-        largest = extent(gap)
+        gap = workspace.gap(expected.values, got).abs_()
+        largest = gap.amax().item()
         if largest == 0:
             self.finite += gap.numel()
             self._add_products(expected.squares, expected.squares, expected.squares)
@@ -46,7 +46,6 @@ class Tally:
             return False
         products = (product(*pair) for pair in ((expected.values, got), (got, got)))
         self._add_products(expected.squares, *products)
-        gap = gap.abs_()
         self._add_worst(largest, start, gap)
         self._add_gap(gap.numel(), largest=largest, total=gap.sum().item(), different=int(gap.sign_().sum()))
         return False
@@ -92,7 +91,7 @@ class Tally:
 
     def _add_worst(self, rank: Number, start: int, ranks: torch.Tensor) -> None:
         if rank > self.rank:
-            self.rank, self.worst = rank, start + int(ranks.argmax())
+            self.rank, self.worst = rank, start + int(ranks.max(0).indices)
 
     def distance(self, expected: torch.Tensor, got: torch.Tensor) -> Distance:
         """Sum up, once every block of the pair has been added."""
