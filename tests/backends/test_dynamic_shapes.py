@@ -133,6 +133,11 @@ def cached(batch: int, length: int, past: int) -> Args:
     return torch.randn(batch, length, WIDTH), torch.randn(batch, past, WIDTH), torch.randn(batch, past, WIDTH)
 
 
+def grouped(batch: int, length: int, heads: int) -> Args:
+    """Two heads of queries to each of keys and values."""
+    return tuple(torch.randn(batch, each, length, WIDTH) for each in (heads, heads // 2, heads // 2))
+
+
 def llama(attention: str) -> nn.Module:
     config = LlamaConfig(
         hidden=16, heads=4, kv_heads=2, intermediate=24, vocabulary=VOCABULARY, layers=1, attention=attention
@@ -148,6 +153,12 @@ CASES = {
     "attention": Case(lambda: SelfAttention("sdpa"), SIZES, hidden),
     "causal attention": Case(lambda: SelfAttention("causal"), SIZES, hidden),
     "biased attention": Case(lambda: SelfAttention("alibi"), SIZES, hidden),
+    "grouped attention": Case(
+        lambda: lambda *of: F.scaled_dot_product_attention(*of, is_causal=True, enable_gqa=True),
+        ((3, 6, 4), (2, 10, 12), (5, 9, 14)),
+        grouped,
+        (0, 1, 2),
+    ),
     "positions": Case(Positions, SIZES, tokens),
     "patches": Case(Patches, ((2, 4, 6), (3, 6, 8), (5, 8, 4)), lambda b, h, w: (torch.randn(b, 3, h, w),), (0, 2, 3)),
     "cache": Case(Cache, ((2, 3, 5), (3, 4, 6), (3, 4, 10)), cached),
@@ -157,7 +168,7 @@ CASES = {
     "scaled by sizes": Case(lambda: scaled_by_sizes, SIZES, hidden),
     "pieces": Case(lambda: pieces, SIZES, hidden),
 }
-IN_EVERY_WAY = ("mlp", "cache", "pieces")
+IN_EVERY_WAY = ("mlp", "cache", "pieces", "grouped attention")
 SLOW = ("llama", "biased attention", "eager attention")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
 from dort_compare.lowering.precision import in_float32, opmath, raise_half
 from dort_compare.lowering.registry import lowering
 
@@ -176,22 +176,23 @@ class Attention:
     def _transposed(self, x: ir.Value) -> ir.Value:
         return self.op.Transpose(x, perm=[0, 1, 3, 2])
 
-    def _groups(self, x: ir.Value) -> int:
-        heads, own_heads = shape_of(self.query)[1], shape_of(x)[1]
-        if str(heads) == str(own_heads):
+    def _groups(self, x: ir.Value) -> Dim:
+        """H / K"""
+        if str(shape_of(self.query)[1]) == str(shape_of(x)[1]):
             return 1
-        if not isinstance(heads, int) or not isinstance(own_heads, int):
-            raise self.op.unsupported("a symbolic number of heads")
-        return heads // own_heads
+        heads, own_heads = (self.op.size(each, 1) for each in (self.query, x))
+        if isinstance(heads, int) and isinstance(own_heads, int):
+            return heads // own_heads
+        return self.op.Div(heads, own_heads)
 
     def _repeated(self, x: ir.Value) -> ir.Value:
         """(B, K, S, E) to (B, H, S, E): every head of keys serves a group of heads of queries."""
         op, groups = self.op, self._groups(x)
         if groups == 1:
             return x
-        batch, heads, length, width = (op.size(x, d) for d in range(4))
+        batch, _, length, width = (op.size(x, d) for d in range(4))
         wide = op.Expand(op.Unsqueeze(x, [2]), op.dims([1, 1, groups, 1, 1]))
-        return op.Reshape(wide, op.dims([batch, int(heads) * groups, length, width]))  # type: ignore[arg-type]
+        return op.Reshape(wide, op.dims([batch, op.size(self.query, 1), length, width]))
 
     def _summed(self, grad: ir.Value, x: ir.Value) -> ir.Value:
         """The gradient of ``_repeated(x)``."""
