@@ -76,7 +76,7 @@ class Observer:
             error = max(deviation(exact, value) or 0.0 for value in (expected, own)) if is_measured else None
             floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
         ok = found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
-        if not ok and found.finding is None and own.is_floating_point():
+        if not ok and found.finding is None:
             self._unsettled[executed.step.node] = (len(self.seen), executed.step.value)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))
 

@@ -35,28 +35,32 @@ class Scatter:
     """What samples have shown of one value.
 
     ``floor`` is the noise floor, in the unit of the value; ``is_wild`` says that NaN or inf came or went in a sample.
+    Integers and booleans count, or choose among what is nearly equal: how many of them differ is bounded too, by
+    ``choices``.
     """
 
     floor: float = 0.0
     is_wild: bool = False
+    choices: float = 0.0
 
     @classmethod
     def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
-        """What a sample has ``shown``. Integers and booleans that differ at all scatter without bounds: they count, or
-        choose."""
+        """What a sample has ``shown`` of a value; both are of one shape."""
         gap = distance(value, shown)
-        if gap.max_abs is None or not (value.is_floating_point() or gap.equal):
-            return cls(math.inf, gap.finding is not None)
-        return cls(sample.safety * float(gap.max_abs), gap.finding is not None)
+        floor = math.inf if gap.max_abs is None else sample.safety * float(gap.max_abs)
+        is_a_number = value.is_floating_point() or value.is_complex()
+        choices = math.inf if is_a_number else sample.safety * (gap.different or 0)
+        return cls(floor, gap.finding is not None, choices)
 
     def __or__(self, other: Scatter) -> Scatter:
-        return Scatter(max(self.floor, other.floor), self.is_wild or other.is_wild)
+        is_wild = self.is_wild or other.is_wild
+        return Scatter(max(self.floor, other.floor), is_wild, max(self.choices, other.choices))
 
     def covers(self, gap: Distance) -> bool:
         """Whether a right result may lie that far off; never one of another dtype or shape."""
         if gap.finding is not None and (not self.is_wild or gap.finding.startswith(("dtype ", "shape "))):
             return False
-        return gap.max_abs is not None and gap.max_abs <= self.floor
+        return gap.max_abs is not None and gap.max_abs <= self.floor and (gap.different or 0) <= self.choices
 
 
 Scatters = Mapping[tuple[str, str], Scatter]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, fx
 
@@ -38,7 +40,7 @@ def test_an_equal_value_settles_the_suspects_of_its_own_modules_alone() -> None:
 
 def test_a_suspect_that_right_values_scatter_as_far_as_is_settled() -> None:
     matches = suspicious(RIGHT + 1)
-    matches.settle({PLACE: Scatter(0.8)})
+    matches.settle({PLACE: Scatter(0.8, choices=math.inf)})
     assert matches.suspects
-    matches.settle({PLACE: Scatter(1.2)})
+    matches.settle({PLACE: Scatter(1.2, choices=math.inf)})
     assert not matches.suspects

@@ -96,12 +96,30 @@ def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool)
 @pytest.mark.parametrize(
     ("function", "shipped"),
     [
+        (
+            lambda x: torch.stack([x * x, x.pow(2)]).argmax(0),
+            lambda x: torch.stack([x * x, x.pow(2) * (1 + 2.0**-23)]).argmax(0),
+        ),
+        (lambda x: (x.exp() * 1e6).round().long(), lambda x: (x.exp() * (1 + 2.0**-23) * 1e6).round().long()),
+        (lambda x: x * x > x.pow(2), lambda x: x * x * (1 + 2.0**-23) > x.pow(2)),
+    ],
+    ids=["indices", "integers", "booleans"],
+)
+def test_integers_may_turn_over_where_roundings_turn_them(function: Function, shipped: Function) -> None:
+    assert settled(function, NUMBERS, shipped).ok
+
+
+@pytest.mark.parametrize(
+    ("function", "shipped"),
+    [
         (lambda x: x.exp().argsort(), lambda x: x.exp().argsort().flip(0)),
+        (lambda x: (x.exp() * 1e6).round().long(), lambda x: torch.zeros(len(x), dtype=torch.int64)),
+        (lambda x: x.exp() > 4 + 1e-7, lambda x: x.exp() < 4),
         (lambda x: (x.exp() * 1e5).round().long(), lambda x: torch.zeros(len(x), dtype=torch.int64)),
         (lambda x: ((x * x) - x.pow(2)).sqrt() + x, lambda x: x.masked_fill(x > 1.5, torch.nan)),
         (lambda x: x.exp()[(x.exp() * 1e5).sin() > 0], lambda x: x.exp()[(x.exp() * 1e5).sin() > 0] + 100),
     ],
-    ids=["indices", "integers", "nan", "sizes"],
+    ids=["indices", "far integers", "booleans", "integers", "nan", "sizes"],
 )
 def test_what_no_scatter_excuses(function: Function, shipped: Function) -> None:
     found = settled(function, NUMBERS, shipped)

@@ -69,6 +69,6 @@ def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype
 def test_rows_within_scatter_are_ok() -> None:
     rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, dict, None)
     assert [r.ok for r in rows] == [False, False]
-    settled = within(rows, {("output", "y"): Scatter(2.0)})
+    settled = within(rows, {("output", "y"): Scatter(2.0, choices=math.inf)})
     assert [(r.name, r.ok) for r in settled] == [("y", True), ("z", False)]
     assert settled[0].noise_floor == 2.0
