@@ -1,4 +1,4 @@
-"""What the verdict says of a small member of each model type of transformers or diffusers, forward and backward.
+"""What the verdict says of a small member of each model type of transformers, diffusers or timm, forward and backward.
 
     python benchmarks/zoo.py --jobs 2 --write docs/zoo.md
     python benchmarks/zoo.py --jobs 2 --ways training --write docs/zoo-training.md
@@ -36,6 +36,7 @@ from pages import page, show
 from torch import nn
 from torch.utils._pytree import tree_leaves
 from workers import Result, Task, run_tasks, serve
+from zoo_members import NotMade
 
 from dort_compare import Report, compare
 from dort_compare.errors import nearest
@@ -50,9 +51,10 @@ WAYS = {
 LIBRARIES = {
     "transformers": ("zoo_models", "pip install -e '.[hf]'"),
     "diffusers": ("zoo_diffusers", "pip install diffusers"),
+    "timm": ("zoo_timm", "pip install timm"),
 }
 """By name, the module that builds small members, and what installs the library."""
-SECONDS = 300.0
+SECONDS = 600.0
 _FOLDERS = re.compile(r"/[\w.-]+/[\w./-]*/")
 
 
@@ -61,7 +63,7 @@ def measured(members: ModuleType, task: Task) -> Result:
     kind, *ways = task
     try:
         model, arguments = members.build(kind)
-    except members.NotMade as reason:
+    except NotMade as reason:
         return {"not made": str(reason)}
     parameters = sum(each.numel() for each in model.parameters())
     found: Result = {"parameters": parameters}

@@ -24,7 +24,7 @@ from diffusers_transformers import TRANSFORMERS
 from diffusers_unets import UNETS
 from diffusers_video_transformers import VIDEO_TRANSFORMERS
 from torch import nn
-from zoo_models import NotMade
+from zoo_members import NotMade, draw_zeros
 
 KINDS: Mapping[str, Small] = UNETS | AUTOENCODERS | TRANSFORMERS | VIDEO_TRANSFORMERS
 """By name, what a small member is built with and called with."""
@@ -41,7 +41,7 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config = {name: value() if callable(value) else value for name, value in small.config.items()}
     model: nn.Module = getattr(diffusers, name)(**config).float().eval()
-    _draw_zeros(model)
+    draw_zeros(model)
     generator = torch.Generator().manual_seed(1)
     arguments = {name: _drawn(value, generator) for name, value in small.arguments.items()}
     with torch.no_grad():
@@ -52,14 +52,6 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Any]]:
 def kinds() -> list[str]:
     """Every type that has a configuration here."""
     return sorted(KINDS)
-
-
-def _draw_zeros(model: nn.Module) -> None:
-    """Draws the weights that start at zero: what is behind them would have no gradient."""
-    with torch.no_grad():
-        for each in model.parameters():
-            if not each.any():
-                each.normal_(std=0.02)
 
 
 def _drawn(value: Any, generator: torch.Generator) -> Any:

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+from zoo_members import NotMade
 
 MOST_PARAMETERS = 60_000_000
 TOKENS = 16
@@ -48,10 +49,6 @@ _BOTH = frozenset(
     ]
 )
 """Types that want text and an image."""
-
-
-class NotMade(Exception):  # noqa: N818  (what is said of a type, not a failure)
-    """Why a type has no small member."""
 
 
 def kinds() -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import torch
 from doc_folders import prepare
 from doc_pages import ROOT
 from doc_reader import Reader
@@ -22,14 +23,21 @@ CAUSES = {
     "recurrent_dropout": "cat_1",
     "mixture": "logaddexp",
     "enlarged": "_upsample_bilinear2d_aa",
+    "patch_embedding": "convolution_1",
 }
 """The FX node that is the cause, by page."""
-SLOW = {"scores_overflow", "small_gradients"}
+MARKS = {
+    "scores_overflow": [pytest.mark.slow],
+    "small_gradients": [pytest.mark.slow],
+    "patch_embedding": [
+        pytest.mark.skipif(not torch.cpu.get_capabilities().get("amx_bf16"), reason="a fault of kernels for AMX")
+    ],
+}
 
 
 def names() -> Iterator[object]:
     for name in CAUSES:
-        yield pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        yield pytest.param(name, marks=MARKS.get(name, []))
 
 
 def text(name: str) -> str:
