@@ -48,8 +48,8 @@ class Scatter:
         """What a sample has ``shown`` of a value; both are of one shape."""
         gap = distance(value, shown)
         floor = math.inf if gap.max_abs is None else sample.safety * float(gap.max_abs)
-        is_a_number = value.is_floating_point() or value.is_complex()
-        choices = math.inf if is_a_number else sample.safety * (gap.different or 0)
+        is_inexact = value.is_floating_point() or value.is_complex()
+        choices = math.inf if is_inexact else sample.safety * (gap.different or 0)
         return cls(floor, gap.finding is not None, choices)
 
     def __or__(self, other: Scatter) -> Scatter:

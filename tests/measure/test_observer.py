@@ -115,11 +115,12 @@ def test_integers_may_turn_over_where_roundings_turn_them(function: Function, sh
         (lambda x: x.exp().argsort(), lambda x: x.exp().argsort().flip(0)),
         (lambda x: (x.exp() * 1e6).round().long(), lambda x: torch.zeros(len(x), dtype=torch.int64)),
         (lambda x: x.exp() > 4 + 1e-7, lambda x: x.exp() < 4),
+        (lambda x: x * x > x.pow(2) * (1 + torch.arange(64).clamp(max=1)), lambda x: x > 0),
         (lambda x: (x.exp() * 1e5).round().long(), lambda x: torch.zeros(len(x), dtype=torch.int64)),
         (lambda x: ((x * x) - x.pow(2)).sqrt() + x, lambda x: x.masked_fill(x > 1.5, torch.nan)),
         (lambda x: x.exp()[(x.exp() * 1e5).sin() > 0], lambda x: x.exp()[(x.exp() * 1e5).sin() > 0] + 100),
     ],
-    ids=["indices", "far integers", "booleans", "integers", "nan", "sizes"],
+    ids=["indices", "far integers", "booleans", "more than turn over", "integers", "nan", "sizes"],
 )
 def test_what_no_scatter_excuses(function: Function, shipped: Function) -> None:
     found = settled(function, NUMBERS, shipped)
