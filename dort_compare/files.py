@@ -35,13 +35,16 @@ def check_files(written: Iterable[Path], read: Iterable[Path] = ()) -> None:
     written = list(written)
     for path in written:
         check_writable(path)
-    known = {os.path.realpath(path) for path in read}
+    givers = {os.path.realpath(path) for path in read}
+    known = set(givers)
     for path in written:
         if path.exists() and not path.is_file():
             continue  # a device takes what it is given
-        if os.path.realpath(path) in known:
-            raise UsageError(f"{path} is named twice, and what it holds would be lost; choose another file")
-        known.add(os.path.realpath(path))
+        real = os.path.realpath(path)
+        if real in known:
+            why = "is read" if real in givers else "is named twice"
+            raise UsageError(f"{path} {why}, and what it holds would be lost; choose another file")
+        known.add(real)
 
 
 @contextmanager

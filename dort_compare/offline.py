@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.adopted import adopted
 from dort_compare.backends.record import GraphId
-from dort_compare.dump.model_file import read_model
-from dort_compare.dump.reader import Device, DumpedGraph, graphs_in
-from dort_compare.errors import DumpError, UsageError, told
+from dort_compare.dump.model_file import files_of, read_model
+from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
+from dort_compare.errors import DumpError, ExecutionError, UsageError, told
 from dort_compare.lowering.targets import find_target
 from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
@@ -29,10 +30,13 @@ from dort_compare.repro import case_of, write_case
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.functions import refuse_too_many
 from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.onnx import AS_IT_IS
 
 
 def check(
@@ -58,6 +62,8 @@ def check(
     graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None
     runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
+    for run, each in zip(runs, graphs, strict=True):
+        _refuse_unloadable(run, other or each.file("onnx"))
     rows: list[Row] = []
     for run, each in zip(runs, graphs, strict=True):
         with told(f"graph {each.name} of {each.folder}"), Waiting() as waiting:
@@ -109,10 +115,13 @@ def bisected(
     for a wrong call.
     """
     providers = _providers(provider)
-    for each in _for(model, recorded_graphs(Path(dump), graph)):
-        run = dumped_run(each, provider, providers, Path(model) if model is not None else None)
+    graphs = _for(model, recorded_graphs(Path(dump), graph))
+    other = Path(model) if model is not None else None
+    runs = [dumped_run(each, provider, providers, other) for each in graphs]
+    for run, each in zip(runs, graphs, strict=True):
+        _refuse_unloadable(run, other or each.file("onnx"))
         inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
-        with told(str(model) if model is not None else f"graph {each.name} of {each.folder}"):
+        with told(str(other or f"graph {each.name} of {each.folder}")):
             yield each.name, bisect(run.onnx_model, inputs, providers)
 
 
@@ -126,6 +135,14 @@ def _for(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGrap
 def _providers(provider: Device) -> list[Provider]:
     names = ("cpu",) if provider == "cpu" else (provider, "cpu")
     return SessionSettings(providers=names).resolved_providers()
+
+
+def files_read(dump: str | Path, model: str | Path | None = None) -> list[Path]:
+    """The files that a dump is made of, if it can be read, and those of a ``model`` in the place of one of its own."""
+    found = [] if model is None else files_of(Path(model))
+    with suppress(DumpError):
+        found += files_in(Path(dump))
+    return found
 
 
 def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGraph]:
@@ -170,6 +187,20 @@ def dumped_run(
     )
 
 
+def _refuse_unloadable(run: GraphRun, path: Path) -> None:
+    """Raises DumpError where ONNX Runtime does not take the model of a run as a whole: a comparison runs it in parts.
+
+    The reference evaluator is not asked: it looks at a node when it runs.
+    """
+    if run.engine != "ort":
+        return
+    refuse_too_many(run.onnx_model, str(path))
+    try:
+        make_session(run.onnx_model, AS_IT_IS, run.providers)
+    except ExecutionError as problem:
+        raise DumpError(f"{path} is no model that runs: {problem}") from None
+
+
 def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
     read = [value for value in model.graph.input if value.name not in constants]
@@ -185,6 +216,19 @@ def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], 
             raise DumpError(
                 f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
             )
+        _refuse_other_shape(value, tuple(as_tensor(given[value.name]).shape), path)
+
+
+def _refuse_other_shape(value: onnx.ValueInfoProto, recorded: tuple[int, ...], path: Path) -> None:
+    if not value.type.tensor_type.HasField("shape"):
+        return
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
+    if len(sizes) != len(recorded) or any(n not in (None, m) for n, m in zip(sizes, recorded, strict=True)):
+        declared = "x".join("?" if n is None else str(n) for n in sizes) or "a number"
+        raise DumpError(
+            f"{path} declares {value.name} as {declared}, the dump holds {'x'.join(map(str, recorded)) or 'a number'}: "
+            "give it that shape"
+        )
 
 
 def _names(graphs: Sequence[DumpedGraph]) -> str:

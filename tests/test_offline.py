@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -300,6 +301,101 @@ def test_a_model_that_cannot_run_is_one_line(
     assert (status, err.count("\n")) == (2, 1), err
     with pytest.raises(Exception, match=message):
         check(dump, 0, model=tmp_path / "other.onnx")
+
+
+def without_output(model: onnx.ModelProto) -> None:
+    del model.graph.output[0]
+
+
+def unreturned(model: onnx.ModelProto) -> None:
+    model.graph.output[0].name = "nowhere"
+
+
+def mistyped(model: onnx.ModelProto) -> None:
+    for value in model.graph.value_info:
+        value.type.tensor_type.elem_type = onnx.TensorProto.UINT8
+
+
+def of_seven_rows(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 7
+
+
+@pytest.mark.parametrize("which", [None, 0])
+def test_a_model_that_returns_less_does_not_agree(copy: Path, which: int | None) -> None:
+    model = own(copy)
+    result = model.graph.output[0].name
+    without_output(model)
+    onnx.save(model, copy / "model_0.onnx")
+    report = check(copy, which)
+    assert report.verdict == "diverge"
+    assert [cause.fx_node for cause in report.causes] == [result]
+    assert report.causes[0].reason.endswith(f"output or gradient {result} is not compared")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (unreturned, "model_0.onnx is no model that runs: ONNX Runtime failed: .*nowhere"),
+        (mistyped, r"model_0.onnx is no model that runs: .*tensor\(uint8\)"),
+        (of_seven_rows, "model_0.onnx declares primals_1 as 7x3, the dump holds 4x3: give it that shape"),
+    ],
+)
+def test_a_model_that_runs_in_parts_alone_is_refused(
+    copy: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str
+) -> None:
+    model = own(copy)
+    change(model)
+    onnx.save(model, copy / "model_0.onnx")
+    status, out, err = run(capsys, copy, "--graph", 0)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert re.search(message, err), err
+
+
+def test_names_of_strangers_do_not_speak_to_the_terminal(copy: Path) -> None:
+    """In a process of its own: what is logged goes to the terminal only where nobody listens."""
+    model = own(copy)
+    model.graph.output[0].name = "q\x1b[31m\nagree: all"
+    onnx.save(model, copy / "model_0.onnx")
+    program = "from dort_compare.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "check", copy], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model_0.onnx", "model_1.inputs.safetensors"])
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_a_report_does_not_take_the_place_of_what_is_read(
+    dump: Path, capsys: pytest.CaptureFixture[str], name: str, option: str
+) -> None:
+    before = (dump / name).read_bytes()
+    status, out, err = run(capsys, dump, option, dump / name)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{name} is read, and what it holds would be lost; choose another file" in err
+    assert (dump / name).read_bytes() == before
+
+
+def test_a_report_may_lie_in_the_dump(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert run(capsys, copy, "--json", copy / "report.json")[0] == 0
+
+
+def test_a_finite_mask_hides_no_fault(tmp_path: Path) -> None:
+    """Beside -1e9 a wrong score is no rounding."""
+    keep = torch.tensor([True, True, False, False])
+    scores = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    compare(Of(lambda x, keep: (x + torch.where(keep, 0.0, -1e9)).softmax(-1)), (scores, keep), dump=tmp_path / "dump")
+    model = own(tmp_path / "dump")
+    node = next(node for node in model.graph.node if node.output[0] == "add")
+    node.output[0] = "right"
+    off = torch.zeros(3, 4)
+    off[2, 0] = 3.0
+    model.graph.initializer.append(onnx.numpy_helper.from_array(off.numpy(), "off"))
+    wrong = onnx.helper.make_node("Add", ["right", "off"], ["add"], name="wrong")
+    wrong.metadata_props.extend(node.metadata_props)
+    model.graph.node.insert(list(model.graph.node).index(node) + 1, wrong)
+    report = check(tmp_path / "dump", 0, model=saved(model, tmp_path))
+    assert [cause.fx_node for cause in report.causes] == ["add"]
+    assert check(tmp_path / "dump").verdict == "agree"
 
 
 def test_a_model_stands_for_one_graph(dump: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from dort_compare.errors import DortError
+from dort_compare.errors import DortError, UsageError
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff
 from dort_compare.scalars import as_tensor
@@ -296,6 +296,26 @@ def test_local_functions_are_entered() -> None:
     found = diff(plain, called)
     assert found.verdict == "agree", str(found)
     assert {"z", "y"} <= set(partners(found).values())
+
+
+def calling(depth: int) -> onnx.ModelProto:
+    """Functions that each call the next one twice."""
+    own = '<domain: "own", opset_import: ["" : 18, "own" : 1]>'
+    calls = [f"{own} f{i} (a) => (b) {{ c = own.f{i + 1}(a)\n b = own.f{i + 1}(c) }}" for i in range(depth)]
+    return onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        agraph (float[4] x) => (float[4] y) {{ y = own.f0(x) }}
+        {" ".join(calls)} {own} f{depth} (a) => (b) {{ b = Neg(a) }}"""
+    )
+
+
+def test_functions_that_grow_without_end_are_refused() -> None:
+    plain = model("agraph (float[4] x) => (float[4] y) { y = Neg(x) }")
+    assert diff(calling(2), plain).verdict == "diverge"  # an even number of signs turned
+    with pytest.raises(
+        UsageError, match=r"^second has local functions that make 1.1e\+12 nodes of it, more than 1e\+06$"
+    ):
+        diff(plain, calling(40))
 
 
 def test_sequences_are_named_as_not_compared() -> None:

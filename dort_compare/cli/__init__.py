@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -51,6 +52,7 @@ for command in (bisect, cache, check, diff, doctor, llama, report, repro, run):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line (default: that of the process) and exits; a caller's mistake ends in one line."""
+    logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # it would print names of a stranger as they are
     try:
         agrees = commands.main(arguments, prog_name="dort-compare", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:

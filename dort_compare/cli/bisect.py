@@ -20,16 +20,16 @@ from dort_compare.files import check_files, write
 @options.json_file
 def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
     """Finds the optimizers of ONNX Runtime that make the models of a dump depart from what they compute without,
-    and says where they depart with all of them off.
+    and says where they depart from that with all of them off. Whether it is what torch computes, check tells.
 
     DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written.
     """
-    from dort_compare.offline import bisected
+    from dort_compare.offline import bisected, files_read
     from dort_compare.report.bisection import bisection_text
     from dort_compare.report.report import SCHEMA
 
     if json_file is not None:
-        check_files([json_file], filter(None, [given["model"]]))
+        check_files([json_file], files_read(dump, given["model"]))
     found = {}
     for name, bisection in bisected(dump, **given):
         found[name] = bisection

@@ -32,8 +32,9 @@ def check(*, dump: Path, everything: bool, output: Output, **given: Any) -> bool
     """
     from dort_compare.dump import graphs_in
     from dort_compare.offline import check as check_dump
+    from dort_compare.offline import files_read
 
-    output.check(read=filter(None, [given["model"]]))
+    output.check(read=files_read(dump, given["model"]))
     report = check_dump(dump, **given)
     agrees = output.tell(report, report.text(everything=everything))
     if given["graph"] is None and (left := [each.name for each in graphs_in(dump) if each.run is None]):

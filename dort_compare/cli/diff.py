@@ -50,9 +50,11 @@ def diff(
     The models may come from two exporters, or one from the other by an optimizer or by hand: names and order are free.
     """
     from dort_compare import onnx_diff
+    from dort_compare.dump.model_file import files_of
 
     written = [file for file in (json_file, html_file) if file is not None]
-    check_files(written, filter(None, (first, second, inputs_file)))
+    if written:
+        check_files(written, [*files_of(first), *files_of(second), *filter(None, [inputs_file])])
     inputs = None if inputs_file is None else _read(inputs_file)
     found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))

@@ -17,7 +17,7 @@ from dort_compare.dump.files import is_plain_name
 from dort_compare.dump.graph_file import FindTarget, read_graph
 from dort_compare.dump.model_file import read_model
 from dort_compare.dump.tensors import load_tensors
-from dort_compare.dump.writer import MANIFEST, SCHEMA
+from dort_compare.dump.writer import ENDINGS, MANIFEST, SCHEMA
 from dort_compare.errors import DumpError
 from dort_compare.provenance import Phase
 from dort_compare.scalars import is_number
@@ -100,6 +100,11 @@ class DumpedGraph:
             return self.file(ending).read_text(encoding="utf-8")
         except (OSError, ValueError) as problem:
             raise DumpError(f"{self.file(ending)} cannot be read: {' '.join(str(problem).split())}") from None
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files that a dump is made of, those that need not be there among them. Raises what ``graphs_in`` raises."""
+    return [folder / MANIFEST, *(folder / f"{each.name}.{ending}" for each in graphs_in(folder) for ending in ENDINGS)]
 
 
 def graphs_in(folder: Path) -> list[DumpedGraph]:

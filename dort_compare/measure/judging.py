@@ -38,7 +38,9 @@ class Judge:
         inherits = any(operand in self.astray for operand in _operands(node))
         if onnx is None or own is None:
             self._mark(node, inherits)
-            return self._row(node, expected, "unaligned", reason=(onnx and onnx.opaque) or _NO_VALUE)
+            opaque = onnx and onnx.opaque
+            stands = onnx.name if onnx and opaque else None
+            return self._row(node, expected, "unaligned", reason=opaque or _NO_VALUE, onnx_value=stands)
         found = self._measured[node.name] = self._measure(executed, own)
         inherited, torch_error, onnx_error = found.inherited, found.torch_vs_float64, found.onnx_vs_float64
         floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())

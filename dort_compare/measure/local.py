@@ -11,6 +11,7 @@ from torch import fx
 
 from dort_compare.measure.blocks import blocks
 from dort_compare.measure.edge import is_on_the_edge
+from dort_compare.measure.exact import is_exact, right_elements
 from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum, smallest_normal
 from dort_compare.measure.metrics import BLOCK, Distance, Number, deviation, distance
 from dort_compare.measure.shake import shake
@@ -53,7 +54,8 @@ def local_error(
 
     ``whole`` is the distance of the two.
 
-    Noise is a few unit roundoffs of the largest element (`rounding_of`). Beyond them both are held against float64
+    Noise is a few unit roundoffs of the largest element (`rounding_of`), or of each element by itself where that is all
+    that an op may err (`is_exact`). Beyond them both are held against float64
     on the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of
     the operands moves, for an op that combines elements and so may cancel (an error that is backward stable;
     Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
@@ -73,12 +75,20 @@ def local_error(
     is_large = whole.scale is None or whole.scale >= _EXTREME * torch.finfo(expected.dtype).max
     scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs)
     floor = rounding_of(expected.dtype, scale)
-    if gap <= floor:
+    by_element = is_exact(node) and not replay.is_chain
+    if by_element:
+        hidden = right_elements(expected, value) if gap else None
+        is_noise = hidden is None
+    else:
+        is_noise = gap <= floor
+        hidden = extremes_of_both(expected, value) if is_large and not is_noise else None
+    if is_noise:
         return LocalError(whole, floor, is_noise=True)
-    extreme = extremes_of_both(expected, value) if is_large else None
-    if extreme is not None:
-        expected, value = expected.masked_fill(extreme, 0), value.masked_fill(extreme, 0)
-    return _against_float64(_Exact(replay, node, extreme), expected, value, whole, scale)
+    if hidden is not None:
+        expected, value = expected.masked_fill(hidden, 0), value.masked_fill(hidden, 0)
+    if by_element:
+        scale = distance(expected, value).scale or 0.0
+    return _against_float64(_Exact(replay, node, hidden), expected, value, whole, scale)
 
 
 def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:
@@ -97,17 +107,17 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
 
 @dataclass(frozen=True)
 class _Exact:
-    """An op in float64, with zeros in its result where both sides have the same ``extreme``."""
+    """An op in float64, with zeros in its result at the ``hidden`` elements, which are right on both sides."""
 
     replay: Replay
     node: fx.Node
-    extreme: torch.Tensor | None
+    hidden: torch.Tensor | None
 
     def value(self, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor | None:
         result = self.replay.value(self.node, in_float64=True, change=change)
-        if result is None or self.extreme is None or result.shape != self.extreme.shape:
+        if result is None or self.hidden is None or result.shape != self.hidden.shape:
             return result
-        return result.masked_fill(self.extreme, 0)
+        return result.masked_fill(self.hidden, 0)
 
 
 def _against_float64(

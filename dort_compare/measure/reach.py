@@ -11,6 +11,7 @@ from torch import fx
 from dort_compare.trace import GraphRun
 from dort_compare.trace.readers import behind
 from dort_compare.trace.training_step import training_steps
+from dort_compare.views import history
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ class Dataflow:
             return any(node.name == fx_node for node in graph.output_node().all_input_nodes)
         results = (*step.outputs.values(), *step.gradients.values())
         return any(node.name == fx_node and node.graph is graph for node in results)
+
+    def shown(self, index: int, fx_node: str) -> tuple[str, ...]:
+        """What the graph computes that the FX node of that name is a view of; the node itself where it is none."""
+        nodes = self._runs[index].graph_module.graph.nodes
+        sources = [source for node in nodes if node.name == fx_node for source in history(node)[1]]
+        return tuple(source.name for source in sources if source.op == "call_function")
 
     def leads_to(self, index: int, fx_node: str, other: str) -> bool:
         """Whether the FX node called ``other`` depends on ``fx_node``, both in graph ``index``."""

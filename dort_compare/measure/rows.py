@@ -22,7 +22,8 @@ class Row:
 
     ``inherited`` is the distance where each side has its own earlier values, ``local`` where ONNX has torch's operands;
     the latter's distances from float64 are measured where the two sides lie more than a few roundings apart. ``reason``
-    says why nothing was held against an unaligned value, or what numbers do not say of a diverging one. ``call`` is the
+    says why nothing was held against an unaligned value (one that has an ``onnx_value`` all the same is none of torch's
+    numbers), or what numbers do not say of a diverging one. ``call`` is the
     FX node that computes the value: another one than ``fx_node`` where an op has several results. ``fused`` holds the
     FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``. ``operands`` are the FX nodes that it
     reads, inputs of the graph among them; ``code`` is what stands in the ``source`` line, "" where that is not known.

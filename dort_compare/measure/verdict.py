@@ -83,7 +83,8 @@ def judge(
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
     gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
-    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs.
+    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so does
+    one that no ONNX value stands for.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared.
     """
@@ -103,7 +104,8 @@ def judge(
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
-    return "agree", ()
+    absent = None if dataflow is None or outcome else _absent_result(rows, dataflow)
+    return ("agree", ()) if absent is None else ("diverge", (absent,))
 
 
 def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
@@ -131,10 +133,12 @@ def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
 
 
 def _reason(divergence: Divergence, row: Row) -> str:
+    if row.reason:
+        return row.reason
     found = row.local or row.inherited
     assert found is not None
-    if row.reason or found.finding:
-        return row.reason or str(found.finding)
+    if found.finding:
+        return found.finding
     where = " on the same operands" if row.local else ""
     reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
     if divergence.further is None:
@@ -164,6 +168,18 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Da
         return None
     first = next(row for row in lost if dataflow.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
     return _enlarged(first, f"output or gradient {result.fx_node} departs", dataflow, rows)
+
+
+def _absent_result(rows: Sequence[Row], dataflow: Dataflow) -> Divergence | None:
+    """The first output or gradient that no ONNX value stands for, nor for what it is a view of; None where all have."""
+    there = {(row.graph, row.fx_node) for row in rows if row.onnx_value is not None}
+    for row in rows:
+        if row.onnx_value is not None or not dataflow.is_result(row.graph, row.fx_node):
+            continue
+        if any((row.graph, name) not in there for name in dataflow.shown(row.graph, row.fx_node)):
+            cause = at_row(row, dataflow)
+            return replace(cause, reason=f"{cause.reason}; output or gradient {row.fx_node} is not compared")
+    return None
 
 
 def _may_reach(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> bool:

@@ -17,8 +17,7 @@ def bisection_text(name: str, found: Bisection) -> str:
         lines.append(f"{name}: departs with all optimizers off: {_departure_text(found.forced.departure)}")
         lines.append(f"  what changes the model even then, and cannot be switched off: {changes}")
     if found.departure is None:
-        further = " that an optimizer adds" if found.forced else ""
-        lines.append(f"{name}: no departure{further}; {tried}")
+        lines.append(f"{name}: no optimizer departs; {tried}")
         return "\n".join(wrapped(printable(line)) for line in lines)
     lines.append(f"{name}: departs from level {found.level} on: {_departure_text(found.departure)}")
     lines += [f"  {_blamed_text(blamed)}" for blamed in found.blamed]

@@ -51,6 +51,11 @@ def wrapped(text: str) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 value", "2 values"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def few(names: Sequence[str], limit: int = _NAMES) -> str:
     """The first of some names, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
@@ -60,11 +65,12 @@ def few(names: Sequence[str], limit: int = _NAMES) -> str:
 def _agreement(report: Report) -> str:
     compared = sum(row.inherited is not None for row in report.rows)
     left = len(report.rows) - compared
-    values = f"{compared} values" + (f" ({left} more not compared)" if left else "")
+    values = counted(compared, "value") + (f" ({left} more not compared)" if left else "")
     if report.fallbacks:
-        values += f" ({len(report.fallbacks)} nodes ran in eager torch)"
+        values += f" ({counted(len(report.fallbacks), 'node')} ran in eager torch)"
     if report.outputs:
-        values += f" and {len(report.outputs)} outputs and gradients"
+        alone = report.outputs[0].kind
+        values += f" and {f'{len(report.outputs)} outputs and gradients' if len(report.outputs) > 1 else f'1 {alone}'}"
     inheriting = sum(row.status == "inherits" for row in report.rows)
     more = f" but for {inheriting} that inherit what a right operation makes of noise" if inheriting else ""
     return f"agree: {values}, none beyond its noise floor{more}"
@@ -106,11 +112,11 @@ def _details(cause: Divergence, rows: Sequence[Row]) -> Iterator[str]:
     if cause.reach is not None:
         outputs, gradients = cause.reach.outputs, cause.reach.gradients
         named = [f"{what} {few(names)}" for what, names in (("outputs", outputs), ("gradients", gradients)) if names]
-        yield "; ".join([f"reaches {cause.reach.values - 1} later values", *named])
+        yield "; ".join([f"reaches {counted(cause.reach.values - 1, 'later value')}", *named])
 
 
 def _reach_text(reach: Reach | None) -> str:
     if reach is None:
         return ""
-    parts = [f"{len(names)} {kind}s" for names, kind in ((reach.outputs, "output"), (reach.gradients, "gradient"))]
-    return f"; it reaches {reach.values - 1} later values, {parts[0]} and {parts[1]}"
+    outputs, gradients = counted(len(reach.outputs), "output"), counted(len(reach.gradients), "gradient")
+    return f"; it reaches {counted(reach.values - 1, 'later value')}, {outputs} and {gradients}"

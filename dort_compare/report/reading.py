@@ -102,6 +102,9 @@ def _wrong(row: Any, kinds: _Kinds) -> str | None:
     """What a row holds that none can hold."""
     if not isinstance(row, dict):
         return "a row is no object"
+    lacking = next((key for key in kinds if key not in row), None)
+    if lacking:
+        return f"a row lacks its {lacking}"
     name = next((key for key, kind in kinds.items() if not isinstance(row.get(key), kind)), None)
     if name:
         return f"the {name} of a row is {str(row.get(name))[:40]!r}"

@@ -9,7 +9,7 @@ from dort_compare.backends.fallback import grouped
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import cause_text, verdict_line, verdict_lines, wrapped
+from dort_compare.report.causes import cause_text, counted, verdict_line, verdict_lines, wrapped
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, modules_table
 from dort_compare.report.outcomes import furthest_table, outcome_table, tensors_table
@@ -121,9 +121,9 @@ def _changed(observed: Sequence[Observed]) -> str:
     changed = [seen for seen in observed if not seen.distance.equal]
     total, different = (len({(seen.graph, seen.output) for seen in some}) for some in (observed, changed))
     if not changed:
-        return f"none of {total} outputs"
+        return f"none of {counted(total, 'output')}"
     worst = next((seen for seen in changed if not seen.ok), None)
     if worst is None:
-        return f"{different} of {total} outputs, none by more than noise"
+        return f"{different} of {counted(total, 'output')}, none by more than noise"
     where = f"{worst.output} of {worst.phase} graph {worst.graph}, {worst.execution}, by {max_abs(worst.distance)}"
-    return f"{different} of {total} outputs, {where} where {number(worst.noise_floor)} is noise"
+    return f"{different} of {counted(total, 'output')}, {where} where {number(worst.noise_floor)} is noise"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx
-from onnx import inliner
 
 from dort_compare.errors import UsageError
 from dort_compare.trace.captures import bodies, captured
+from dort_compare.trace.functions import inlined
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 _STRING = onnx.TensorProto.STRING
@@ -60,7 +60,7 @@ class Dataflow:
     @classmethod
     def of(cls, model: onnx.ModelProto, title: str) -> Dataflow:
         """Reads a model; ``title`` names it in errors. Raises UsageError where it is no legal graph."""
-        flow = cls(title, _inlined(model, title))
+        flow = cls(title, inlined(model, title))
         graph = flow.proto.graph
         if graph.sparse_initializer:
             raise UsageError(f"{title} holds sparse initializers, which are not read; make them dense")
@@ -140,15 +140,6 @@ class Dataflow:
             for name in each.operands
             if name and name not in self.opaque and name not in self.constants
         }
-
-
-def _inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
-    if not model.functions:
-        return model
-    try:
-        return inliner.inline_local_functions(model)
-    except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
-        raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
 
 
 def _constant(proto: onnx.NodeProto) -> onnx.TensorProto | None:

@@ -366,7 +366,7 @@ def test_every_piece_is_dumped(tmp_path: Path) -> None:
 def test_the_report_counts_what_fell_back() -> None:
     report = compare(Decomposition(torch.erfinv), (torch.randn(4, 4) / 4,))
     assert report.verdict == "agree", str(report)
-    assert "values (1 nodes ran in eager torch)" in str(report).splitlines()[0]
+    assert "values (1 node ran in eager torch)" in str(report).splitlines()[0]
     assert "ran in eager torch, not in ONNX Runtime, and not compared: 1 nodes\n  no lowering:\n" in str(report)
     assert "    1 prims.erf_inv.default (FX node erf_inv," in str(report)
     assert f"{__file__}:" in str(report)

@@ -52,7 +52,7 @@ def test_no_departure_is_status_0(capsys, dump):
     status, out, _ = run(capsys, dump)
     assert status == 0
     assert [line.split(":")[0] for line in out.splitlines()] == ["model_0", "model_1"]
-    assert all(": no departure; " in line for line in out.splitlines())
+    assert all(": no optimizer departs; " in line for line in out.splitlines())
 
 
 def test_a_departure_is_status_1_and_named_with_the_fx_node(capsys, tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_a_departure_with_all_optimizers_off_is_status_1_and_said_plainly(capsys
         "model_0: departs with all optimizers off: div made by Cast, Div, Cast in place of FX add, div: 6 NaN" in text
     )
     assert "changes the model even then, and cannot be switched off: RemoveDuplicateCastTransformer, Cast" in text
-    assert "model_0: no departure that an optimizer adds; " in text
+    assert "model_0: no optimizer departs; " in text
 
 
 def test_one_graph_and_another_model_in_its_place(capsys, dump, tmp_path):

@@ -109,8 +109,17 @@ def test_a_text_that_is_no_model_is_named(capsys, tmp_path, good, ending):
 
 def test_a_model_is_not_overwritten_by_the_result(capsys, good):
     before = good.read_bytes()
-    refused(capsys, f"{good} is named twice", good, good, "--json", good)
+    refused(capsys, f"{good} is read, and what it holds would be lost", good, good, "--json", good)
     assert good.read_bytes() == before
+
+
+def test_nor_is_what_holds_its_constants(capsys, tmp_path, good):
+    model = onnx.parser.parse_model(TEXT)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((8, 8), np.float32), "unread"))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    before = (tmp_path / "weights.bin").read_bytes()
+    refused(capsys, "weights.bin is read, and", good, tmp_path / "m.onnx", "--json", tmp_path / "weights.bin")
+    assert (tmp_path / "weights.bin").read_bytes() == before
 
 
 def test_names_cannot_speak_to_the_terminal(capsys, tmp_path, good):

@@ -70,6 +70,59 @@ def test_torchs_kernel_may_err_by_what_half_precision_operands_hold(error, depar
     assert not local_error(replay, node, right, wrong, distance(right, wrong)).is_noise  # ONNX's has to be as good
 
 
+EXACT: dict[str, Callable[..., Tensor]] = {
+    "added": lambda x, keep: x + torch.where(keep, 0.0, -1e9),
+    "taken": lambda x, keep: torch.sub(x, torch.where(keep, 0.0, 1e4)),
+    "filled": lambda x, keep: x.masked_fill(keep.logical_not(), -1e9),
+    "chosen": lambda x, keep: torch.where(keep, x, -1e4),
+    "shown": lambda x, keep: x.masked_fill(keep.logical_not(), -1e9).view(4, 64),
+}
+"""Ops that leave numbers far larger than the others, though far from infinity."""
+
+
+def masked(case: str) -> tuple[Replay, torch.fx.Node, Tensor]:
+    """The last call of a function of scores and what of them is kept, half of it, and what torch makes of it."""
+    x = torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+    graph = make_fx(EXACT[case])(x, torch.ones(16, 16).tril() > 0)
+    values = dict(zip(("x_1", "keep_1"), (x, torch.ones(16, 16).tril() > 0), strict=True))
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        result = Replay(values).value(node)
+        assert result is not None
+        values[node.name] = result
+    return Replay(values), calls[-1], values[calls[-1].name]
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_a_finite_mask_is_no_measure_for_what_it_leaves(case):
+    replay, node, right = masked(case)
+    wrong = right.clone()
+    wrong.view(-1)[0] += 1e-4  # the first element is kept
+    found = local_error(replay, node, right, wrong, distance(right, wrong))
+    assert not found.is_noise
+    assert not found.torch_departs
+    assert found.noise_floor < 1e-5
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_what_a_finite_mask_fills_may_be_off_by_a_rounding_of_its_own(case):
+    replay, node, right = masked(case)
+    other = torch.nextafter(right, torch.full_like(right, torch.inf))
+    assert local_error(replay, node, right, other, distance(right, other)).is_noise
+
+
+def test_a_factor_makes_two_roundings_of_a_sum():
+    """What cancels is as wrong as the product is."""
+    x, y = torch.tensor([1.0, 1e6]), torch.tensor([-1 / 3, 1.0])
+    graph = make_fx(lambda x, y: torch.add(x, y, alpha=3))(x, y)
+    (node,) = graph.graph.find_nodes(op="call_function", target=aten.add.Tensor)
+    fused = (x.double() + 3 * y.double()).float()
+    apart = x + 3 * y
+    assert not torch.equal(fused, apart)
+    replay = Replay({"x_1": x, "y_1": y})
+    assert local_error(replay, node, fused, apart, distance(fused, apart)).is_noise
+
+
 def test_a_cast_to_a_wider_dtype_is_exact(monkeypatch):
     plant(monkeypatch, aten._to_copy.default, 1.00002)
     report = dort_compare.compare(

@@ -158,7 +158,7 @@ def test_a_bug_of_an_optimizer_of_onnx_runtime_is_told_from_the_op(monkeypatch):
 def test_where_the_program_that_ran_departs_the_optimized_model_is_looked_at_unasked(monkeypatch):
     plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
     report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),))
-    assert "observer: exposing values changed 1 of 1 outputs, " in str(report)
+    assert "observer: exposing values changed 1 of 1 output, " in str(report)
     assert report.optimized is not None
     asked = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),), optimized=True)
     assert [cause.reason for cause in report.causes] == [cause.reason for cause in asked.causes]

@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_agreement_is_one_line() -> None:
-    assert verdict_line(report(row(ONE))) == "agree: 1 values and 1 outputs and gradients, none beyond its noise floor"
+    assert verdict_line(report(row(ONE))) == "agree: 1 value and 1 output, none beyond its noise floor"
 
 
 def test_divergence_is_one_line_with_place_and_reason() -> None:

@@ -1,0 +1,64 @@
+"""A model's local functions, put where they are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import onnx
+from onnx import inliner
+
+from dort_compare.errors import UsageError
+from dort_compare.trace.captures import bodies
+
+MOST_NODES = 10**6
+"""Of a model whose functions are inlined. Of functions that each call the next one twice, forty make 10^12 nodes."""
+_Key = tuple[str, str, str]
+
+
+def inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
+    """The model without local functions but for those that cannot be inlined; ``title`` names it in errors.
+
+    Raises UsageError where they call themselves, or make too many nodes.
+    """
+    if not model.functions:
+        return model
+    refuse_too_many(model, title)
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
+        raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
+
+
+def refuse_too_many(model: onnx.ModelProto, title: str) -> None:
+    """Raises UsageError where a model's functions make more than ``MOST_NODES`` nodes: whoever inlines them, as ONNX
+    Runtime does, would run out of memory."""
+    if (nodes := _nodes_inlined(model)) > MOST_NODES:
+        raise UsageError(f"{title} has local functions that make {nodes:.2g} nodes of it, more than {MOST_NODES:.0e}")
+
+
+def _nodes_inlined(model: onnx.ModelProto) -> int:
+    """How many nodes the model has with its functions inlined; 0 where one calls itself."""
+    nodes = {(each.domain, each.name, each.overload): list(_with_bodies(each.node)) for each in model.functions}
+    calls = {key: Counter(each for node in of if (each := _key(node)) in nodes) for key, of in nodes.items()}
+    sizes: dict[_Key, int] = {}
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            own = len(nodes[key]) - calls[key].total()
+            sizes[key] = own + sum(number * sizes[called] for called, number in calls[key].items())
+    except CycleError:
+        return 0
+    return sum(sizes.get(_key(node), 1) for node in _with_bodies(model.graph.node))
+
+
+def _key(node: onnx.NodeProto) -> _Key:
+    return node.domain, node.op_type, node.overload
+
+
+def _with_bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those within them, as an ``If`` has."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from _with_bodies(body.node)
