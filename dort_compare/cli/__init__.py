@@ -16,6 +16,7 @@ from dort_compare.cli.cache import cache
 from dort_compare.cli.check import check
 from dort_compare.cli.diff import diff
 from dort_compare.cli.doctor import doctor
+from dort_compare.cli.interrupt import interruptible
 from dort_compare.cli.llama import llama
 from dort_compare.cli.options import HELP
 from dort_compare.cli.report import report
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line (default: that of the process) and exits; a caller's mistake ends in one line."""
     logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # it would print names of a stranger as they are
     try:
-        agrees = commands.main(arguments, prog_name="dort-compare", standalone_mode=False)
+        with interruptible("dort-compare: interrupted", WRONG_CALL):
+            agrees = commands.main(arguments, prog_name="dort-compare", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.format_message(), err=True)
         sys.exit(WRONG_CALL)
