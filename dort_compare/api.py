@@ -89,7 +89,7 @@ def compare(
     effort = Effort(memory, repeats, optimized, suggest_fp32)
     beside = _beside(compile_backends)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
-        backend = DebugBackend(**{**_defaults(provider), "dump": folder, **options})
+        backend = DebugBackend(**{**_defaults(provider, options), "dump": folder})
         report = compare_with(model, call, backend, dynamic, effort, beside).report
         return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
@@ -99,7 +99,11 @@ def _beside(given: Any) -> dict[str, str | Callable[..., Any]]:
     backends = [given] if isinstance(given, str) or callable(given) else given
     if not isinstance(backends, Iterable):
         raise UsageError(f"compile_backends is {given!r}; give a list, such as ['inductor']")
-    return dict(map(_named, backends))
+    named = list(map(_named, backends))
+    names = [name for name, _ in named]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two of compile_backends are called {twice!r}; give functions of two names")
+    return dict(named)
 
 
 def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
@@ -116,6 +120,9 @@ def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
     return backend, backend
 
 
-def _defaults(provider: str) -> dict[str, Any]:
-    """The options of a backend that runs once."""
-    return {"providers": [provider] if provider == "cpu" else [provider, "cpu"], "session_options": once()}
+def _defaults(provider: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a backend that runs once, under those that the caller has ``given``."""
+    options = {"providers": [provider] if provider == "cpu" else [provider, "cpu"], "session_options": once(), **given}
+    if isinstance(options["session_options"], Mapping):
+        options["session_options"] = {**once(), **options["session_options"]}
+    return options

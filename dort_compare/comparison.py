@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend
@@ -59,7 +60,7 @@ class Effort:
 
     def __post_init__(self) -> None:
         for name, number in (("memory", self.memory), ("repeats", self.repeats)):
-            if not isinstance(number, int) or number < 1:
+            if type(number) is not int or number < 1:
                 raise UsageError(f"{name} is {number!r}; give a whole number, at least 1")
         if not isinstance(self.optimized, bool):
             raise UsageError(f"optimized is {self.optimized!r}; give True or False")
@@ -90,7 +91,8 @@ def compare_with(
     A module that torch.compile has wrapped already is compared as the module inside. ``beside`` holds other backends
     by name, whose outputs and gradients are held to the same reference.
     """
-    model = getattr(model, "_orig_mod", model)
+    if isinstance(model, torch._dynamo.OptimizedModule):
+        model = model._orig_mod
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
     with Waiting() as waiting:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import onnx
 import onnx_ir as ir
@@ -13,6 +14,7 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.adopted import adopted
 from dort_compare.backends.record import GraphId
+from dort_compare.comparison import Effort
 from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
 from dort_compare.errors import DumpError, ExecutionError, UsageError, told
@@ -58,6 +60,9 @@ def check(
 
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
+    Effort(memory, repeats)
+    if engine not in get_args(EngineName):
+        raise UsageError(f"unknown engine {engine!r}; choose ort or reference")
     providers = _providers(provider)
     graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None

@@ -15,10 +15,11 @@ from safetensors import safe_open
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from dort_compare import DebugBackend, Report, compare, comparison
+from dort_compare import DebugBackend, Report, api, compare, comparison
 from dort_compare.comparison import compare_with
 from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
 from dort_compare.lowering import registered, registry
+from dort_compare.runtime.providers import once
 from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, Outcome, run_module
 
@@ -314,6 +315,8 @@ def test_backward_is_compared_on_its_own_inputs() -> None:
         ({"backward": "no"}, UsageError, "backward is 'no' and dynamic is None; give True or False"),
         ({"dynamic": "maybe"}, UsageError, "dynamic is 'maybe'; give True or False"),
         ({"backward": True, "loss": 3}, UsageError, "loss is a int; give a function of what the model returns"),
+        ({"compile_backends": [lambda g, x: g, lambda g, x: g]}, UsageError, "two of compile_backends are called"),
+        ({"memory": True}, UsageError, "memory is True; give a whole number, at least 1"),
         ({"memory": "64"}, UsageError, "memory is '64'; give a whole number, at least 1"),
         ({"repeats": 1.5}, UsageError, "repeats is 1.5; give a whole number"),
         ({"optimized": "no"}, UsageError, "optimized is 'no'; give True or False"),
@@ -517,6 +520,61 @@ def test_a_module_that_is_compiled_already_is_compared_as_the_one_inside() -> No
     compiled = torch.compile(mlp(), backend=spy)
     assert compare(compiled, (torch.randn(2, 3),)).verdict == "agree"
     assert not seen
+
+
+class Wrapper(nn.Module):
+    """Calls its submodule what torch.compile calls the module that it wraps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._orig_mod = mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 100 * self._orig_mod(x)
+
+
+def test_a_module_of_the_callers_is_compared_whatever_its_parts_are_called() -> None:
+    x, model = torch.randn(2, 3), Wrapper()
+    report = compare(model, (x,))
+    (output,) = report.outputs
+    assert output.distance is not None
+    assert output.distance.scale == pytest.approx(float(model(x).abs().max()))
+
+
+class Complements(nn.Module):
+    """Two outputs whose sum is the same whatever the weights are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        p = self.linear(x).tanh()
+        return p, 1 - p
+
+
+def test_outputs_that_complement_each_other_have_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = torch.ops.aten.tanh_backward.default
+    right = registered()[target]
+    assert compare(Complements(), (torch.randn(2, 3),), backward=True).verdict == "agree"
+    monkeypatch.setitem(registry._TABLE, target, lambda op, *args: op.Mul(right(op, *args), 1.5))
+    report = compare(Complements(), (torch.randn(2, 3),), backward=True)
+    assert [cause.target for cause in report.causes] == ["aten.tanh_backward.default"]
+
+
+def test_options_of_the_callers_stand_beside_those_of_a_session_that_runs_once() -> None:
+    backends: list[DebugBackend] = []
+
+    class Seen(DebugBackend):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            backends.append(self)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "DebugBackend", Seen)
+        compare(mlp(), (torch.randn(2, 3),), session_options={"log_severity_level": 4})
+    given = dict(backends[0].options.session.session_options)
+    assert given == {**once(), "log_severity_level": 4}
 
 
 def test_a_parameter_that_the_forward_writes_gets_its_content_back() -> None:

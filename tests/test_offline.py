@@ -403,6 +403,19 @@ def test_a_model_stands_for_one_graph(dump: Path, tmp_path: Path) -> None:
         check(dump, model=saved(own(dump), tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"engine": "onnxruntime"}, "unknown engine 'onnxruntime'; choose ort or reference"),
+        ({"repeats": 0}, "repeats is 0; give a whole number, at least 1"),
+        ({"memory": "all"}, "memory is 'all'; give a whole number"),
+    ],
+)
+def test_a_wrong_argument_is_refused(dump: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check(dump, **given)
+
+
 # What did not run.
 
 

@@ -131,7 +131,7 @@ def _exact(block: torch.Tensor, finite: np.ndarray, left_out: int) -> bytes:
     """The numbers whatever their dtype; 0 and -0 are one."""
     if not block.is_floating_point():
         return block.to(torch.int64).numpy().tobytes()
-    return (block.double().numpy() if left_out else finite + 0.0).tobytes()
+    return ((block.double().numpy() if left_out else finite) + 0.0).tobytes()
 
 
 @functools.lru_cache(maxsize=8)

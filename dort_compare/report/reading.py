@@ -42,7 +42,9 @@ _OUTPUT: _Kinds = MappingProxyType(
 def read_report(path: str | Path) -> dict[str, Any]:
     """What ``Report.to_json`` wrote. Raises UsageError, in a line, for what it would not have written."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse, parse_float=_finite)
+        found = json.loads(
+            Path(path).read_text(encoding="utf-8"), parse_constant=_refuse, parse_float=_finite, parse_int=_whole
+        )
     except (OSError, ValueError, RecursionError) as problem:
         raise UsageError(f"{path} cannot be read as a report: {' '.join(str(problem).split())}") from None
     if isinstance(found, dict) and type(found.get("schema")) is int and found["schema"] > SCHEMA:
@@ -75,6 +77,11 @@ def _refuse(constant: str) -> float:
 def _finite(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refuse(text)
+
+
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)
 
 
 def _problem(found: Any) -> str | None:

@@ -58,7 +58,7 @@ class SessionSettings:
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
         chosen = {**_beside_torch(), **self.session_options}
-        if str(chosen.get(_ENV_ALLOCATORS)) == "1":
+        if _entry(chosen.get(_ENV_ALLOCATORS)) == "1":
             _share_an_arena()
         for name, value in chosen.items():
             _set_option(options, name, value)
@@ -69,7 +69,7 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
     if not isinstance(name, str):
         raise UsageError(f"session option {name!r} is no name; give names of ONNX Runtime's options")
     if "." in name:
-        options.add_session_config_entry(name, str(value))
+        options.add_session_config_entry(name, _entry(value))
         return
     known = [attribute for attribute in dir(ort.SessionOptions) if not attribute.startswith("_")]
     known = [attribute for attribute in known if not callable(getattr(options, attribute))]
@@ -79,6 +79,11 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
         setattr(options, name, value)
     except TypeError:
         raise UsageError(f"session option {name!r} cannot be {value!r}") from None
+
+
+def _entry(value: Any) -> str:
+    """A value of a session config entry: ONNX Runtime reads "1", and takes "True" for no."""
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 def _beside_torch() -> dict[str, Any]:

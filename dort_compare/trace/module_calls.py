@@ -103,13 +103,18 @@ def leaves(result: Any) -> dict[str, torch.Tensor]:
 
 
 def on_gradient(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
-    """Has ``see`` called with the gradient of the loss by ``tensor``, where a backward pass computes one."""
+    """Has ``see`` called with the gradient of the loss by ``tensor``, where a backward pass computes one.
+
+    Of a view whose base was written in place torch (2.13) makes the node of autograd only when that is asked for: a
+    hook that is registered before ends the process.
+    """
 
     def hook(gradient: torch.Tensor | None) -> None:
         if gradient is not None:  # the loss may leave out some of the outputs that one node of autograd makes
             see(gradient.detach())
 
     if tensor.requires_grad and torch.is_grad_enabled():
+        _ = tensor.grad_fn
         tensor.register_hook(hook)
 
 

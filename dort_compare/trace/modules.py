@@ -146,10 +146,10 @@ def restored(written: Iterable[torch.Tensor]) -> Iterator[None]:
     leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:
         yield
+    finally:
         for tensor in leaves:
             if not tensor.is_leaf:  # what was written into it required gradients
                 tensor.detach_()
-    finally:
         for tensor, content in before:
             if not torch.equal(tensor, content):  # batch norm writes without counting up the version
                 tensor.copy_(content)
@@ -189,11 +189,15 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The outputs' product with directions that bfloat16 holds exactly: every precision gets the same tangents."""
+    """The outputs' product with directions that bfloat16 holds exactly: every precision gets the same tangents.
+
+    Each has a direction of its own: what goes back from p and 1 - p would cancel.
+    """
     total = torch.zeros((), device="cpu")
-    for output in (torch.view_as_real(each) if each.is_complex() else each for each in outputs.values()):
+    for place, each in enumerate(outputs.values()):
+        output = torch.view_as_real(each) if each.is_complex() else each
         if output.is_floating_point() and output.requires_grad:
-            generator = torch.Generator().manual_seed(0)
+            generator = torch.Generator().manual_seed(place)
             direction = torch.randn(output.shape, generator=generator, device="cpu").bfloat16().to(output.device)
             wide = torch.promote_types(output.dtype, torch.float32) if output.dtype.itemsize > 1 else torch.float32
             total = (output.to(wide) * direction).sum() + total.to(output.device)

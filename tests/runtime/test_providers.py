@@ -54,6 +54,12 @@ def test_threads_do_not_wait_busily_for_long(version, given, other, monkeypatch)
         options.get_session_config_entry(other)
 
 
+def test_a_config_entry_may_be_a_boolean() -> None:
+    options = SessionSettings(session_options={"session.disable_prepacking": True, SPIN: False}).make_options()
+    assert options.get_session_config_entry("session.disable_prepacking") == "1"
+    assert options.get_session_config_entry(SPIN) == "0"
+
+
 def test_how_long_threads_wait_is_the_callers_to_say() -> None:
     options = SessionSettings(session_options={SPIN: "50"}).make_options()
     assert options.get_session_config_entry(SPIN) == "50"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from dort_compare import compare
 from dort_compare.trace import run_module
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place
@@ -112,3 +113,22 @@ class Catching(nn.Module):
 def test_a_call_that_failed_is_left_out() -> None:
     _, seen = seen_in(Catching(), Call((torch.randn(3, 2),)))
     assert [place.call.module for place in seen if place.kind == "output"] == ["good", ""]
+
+
+class WrittenBehind(nn.Module):
+    """Returns a view whose base it writes in place afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.linear(x) * 2
+        view = base[0]
+        base.mul_(2)
+        return view
+
+
+def test_a_view_whose_base_was_written_is_watched() -> None:
+    """torch's hooks end the process where nobody has asked for the view's node of autograd."""
+    assert compare(WrittenBehind(), (torch.randn(3, 4),), backward=True).verdict == "agree"

@@ -139,6 +139,21 @@ def test_what_is_written_in_place_keeps_no_history_of_autograd() -> None:
     assert not cache.any()
 
 
+def test_a_call_that_raises_leaves_nothing_behind() -> None:
+    class Raising(Remembered):
+        def forward(self, cache: Tensor, x: Tensor) -> Tensor:
+            super().forward(cache, x)
+            raise ValueError("afterwards")
+
+    model, cache = Raising(), torch.zeros(3, 2)
+    with pytest.raises(ValueError, match="afterwards"):
+        run(model, cache, torch.ones(1, 2), backward=True)
+    assert model.last.is_leaf
+    assert not model.last.requires_grad
+    assert not model.last.any()
+    assert not cache.any()
+
+
 def test_a_view_that_is_written_with_gradients_is_refused() -> None:
     with pytest.raises(UsageError, match="an argument or buffer that is a view of another tensor; give a clone of it"):
         run(Remembered(), torch.zeros(4, 2)[1:], torch.ones(1, 2), backward=True)

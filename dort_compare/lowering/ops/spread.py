@@ -39,7 +39,7 @@ def std(
     op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> ir.Value:
     """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-    return op.Sqrt(_spread(op, x, dim, correction, keepdim)[0])
+    return op.Sqrt(_spread(op, _wide(op, x), dim, correction, keepdim)[0])
 
 
 @lowering(aten.var_mean.correction)
@@ -57,8 +57,19 @@ def std_mean(
     op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[ir.Value, ir.Value]:
     """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) ..."""
-    variance, mean = _spread(op, x, dim, correction, keepdim)
+    variance, mean = _spread(op, _wide(op, x), dim, correction, keepdim)
     return op.Sqrt(variance), mean
+
+
+def _wide(op: Builder, x: ir.Value) -> ir.Value:
+    """In float64, as torch keeps the variance that it takes the root of: in float32 the squares of what is beyond 1e19
+    or below 1e-19 are infinite or zero."""
+    if x.dtype == ir.DataType.DOUBLE:
+        return x
+    op.computing_in(torch.float64)
+    wide = op.cast(x, torch.float64)
+    wide.meta.update(x.meta)
+    return wide
 
 
 def _spread(op: Builder, x: ir.Value, dim: Dims, correction: float | None, keepdim: bool) -> tuple[ir.Value, ir.Value]:
