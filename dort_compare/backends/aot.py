@@ -24,7 +24,6 @@ from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.margin_loss import right_margin_loss
-from dort_compare.lowering.recurrent_dropout import recurrent_dropout
 from dort_compare.lowering.torch_export import export_with_torch
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
@@ -60,7 +59,6 @@ def aot_backend(
             inductor_config.patch(fallback_random=True),
             _plain_recurrent_layers(),
             right_margin_loss(),
-            recurrent_dropout(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
             traced = told.around(_donating_nothing(compiler))
