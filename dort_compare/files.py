@@ -33,6 +33,8 @@ def check_folder(folder: Path) -> None:
 def check_files(written: Iterable[Path], read: Iterable[Path] = ()) -> None:
     """Raises UsageError where one of the files to be ``written`` cannot be, or is another one, or ``read`` too."""
     written = list(written)
+    if not written:
+        return
     for path in written:
         check_writable(path)
     givers = {os.path.realpath(path) for path in read}

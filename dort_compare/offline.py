@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import onnx
 import onnx_ir as ir
@@ -37,7 +36,7 @@ from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.functions import refuse_too_many
-from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.graph_run import EngineName, check_engine
 from dort_compare.trace.onnx import AS_IT_IS
 
 
@@ -61,8 +60,7 @@ def check(
     Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
     Effort(memory, repeats)
-    if engine not in get_args(EngineName):
-        raise UsageError(f"unknown engine {engine!r}; choose ort or reference")
+    check_engine(engine)
     providers = _providers(provider)
     graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None
@@ -142,12 +140,12 @@ def _providers(provider: Device) -> list[Provider]:
     return SessionSettings(providers=names).resolved_providers()
 
 
-def files_read(dump: str | Path, model: str | Path | None = None) -> list[Path]:
+def files_read(dump: str | Path, model: str | Path | None = None) -> Iterator[Path]:
     """The files that a dump is made of, if it can be read, and those of a ``model`` in the place of one of its own."""
-    found = [] if model is None else files_of(Path(model))
+    if model is not None:
+        yield from files_of(Path(model))
     with suppress(DumpError):
-        found += files_in(Path(dump))
-    return found
+        yield from files_in(Path(dump))
 
 
 def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGraph]:

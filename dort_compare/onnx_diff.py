@@ -14,7 +14,7 @@ from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.pairing import Pair, Pairing
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
-from dort_compare.errors import UsageError, told
+from dort_compare.errors import told
 from dort_compare.measure.departures import effectless
 from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.two_models import Lockstep, Met
@@ -25,7 +25,7 @@ from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.engine import Engine, ort_engine, reference_engine
 from dort_compare.trace.execution import streamed
-from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.graph_run import EngineName, check_engine
 
 _ROUNDS = 4
 Model = onnx.ModelProto | str | Path
@@ -98,10 +98,9 @@ def _flow(model: Model, title: str) -> Dataflow:
 
 
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:
+    check_engine(name)
     if name == "reference":
         return reference_engine
-    if name != "ort":
-        raise UsageError(f"unknown engine {name!r}; choose ort or reference")
     return ort_engine(SessionSettings(providers=(provider,)).resolved_providers())
 
 

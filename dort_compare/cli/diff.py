@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,8 +54,7 @@ def diff(
     from dort_compare.dump.model_file import files_of
 
     written = [file for file in (json_file, html_file) if file is not None]
-    if written:
-        check_files(written, [*files_of(first), *files_of(second), *filter(None, [inputs_file])])
+    check_files(written, chain(files_of(first), files_of(second), filter(None, [inputs_file])))
     inputs = None if inputs_file is None else _read(inputs_file)
     found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import onnx
@@ -40,15 +41,14 @@ def add_model(files: NewFiles, name: str, model: ir.Model) -> dict[str, str]:
     return {"onnx": file, "data": file + DATA}
 
 
-def files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> Iterator[Path]:
     """The file of a model, and those beside it that it names for its constants, if it can be read."""
-    try:
-        tensors = list(tensors_in(onnx.load(path, load_external_data=False)))
-    except (OSError, ValueError, *_UNREADABLE):
-        return [path]
-    outside = filter(external_data_helper.uses_external_data, tensors)
-    names = {Path(external_data_helper.ExternalDataInfo(tensor).location).name for tensor in outside}
-    return [path, *(path.with_name(name) for name in names if name)]
+    yield path
+    with suppress(OSError, ValueError, *_UNREADABLE):
+        tensors = tensors_in(onnx.load(path, load_external_data=False))
+        outside = filter(external_data_helper.uses_external_data, tensors)
+        names = {Path(external_data_helper.ExternalDataInfo(tensor).location).name for tensor in outside}
+        yield from (path.with_name(name) for name in names if name)
 
 
 def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:

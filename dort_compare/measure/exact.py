@@ -32,15 +32,7 @@ def is_exact(node: fx.Node) -> bool:
     if node.target in _SUMS:
         alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
         return bool(alpha == 1)
-    return node.target in _OTHERS or _shows(node.target)
-
-
-def _shows(target: object) -> bool:
-    """Whether the result is a view."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return False
-    first = next(iter(target._schema.arguments), None)
-    return first is not None and first.alias_info is not None and not first.alias_info.is_write
+    return node.target in _OTHERS or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)
 
 
 def right_elements(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import onnx
 from torch import fx
 
+from dort_compare.errors import UsageError
 from dort_compare.provenance import Phase
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider
 
 EngineName = Literal["ort", "reference"]
+
+
+def check_engine(name: str) -> None:
+    """Raises UsageError for what is no ``EngineName``."""
+    if name not in get_args(EngineName):
+        raise UsageError(f"unknown engine {name!r}; choose ort or reference")
 
 
 @dataclass(frozen=True)
