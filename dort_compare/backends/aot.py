@@ -19,7 +19,7 @@ from dort_compare import provenance
 from dort_compare.backends import saved
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
-from dort_compare.backends.subclass import fall_back, foreign_subclass
+from dort_compare.backends.untraceable import fall_back, obstacle
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
@@ -50,8 +50,8 @@ def aot_backend(
     table = decompositions()
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        if kind := foreign_subclass(example_inputs):
-            fallbacks.extend(fall_back(options, graph_module, kind))
+        if found := obstacle(graph_module, example_inputs):
+            fallbacks.extend(fall_back(options, graph_module, found))
             return graph_module.forward
         # donated activations forbid retain_graph=True; what nobody reads is drawn all the same, as eager draws it
         with (

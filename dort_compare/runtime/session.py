@@ -63,7 +63,7 @@ class Session:
                     return binding.run([*tensors, *constants], options)
                 return _in_order(self.stream, binding, [*tensors, *constants], options)
             except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
-                raise _explained(problem, self.origins) from None
+                raise _without_memory(tensors) or _explained(problem, self.origins) from None
 
         return run
 
@@ -139,6 +139,16 @@ def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], tor
 
 def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:
     return provenance.Provenance.read({entry.key: entry.value for entry in node.metadata_props})
+
+
+def _without_memory(tensors: Sequence[torch.Tensor]) -> ExecutionError | None:
+    """What is wrong where one of ``tensors`` stands for many, as gradients do under autograd's own vmap."""
+    if all(map(torch._C._has_storage, tensors)):
+        return None
+    return ExecutionError(
+        "a tensor without memory of its own, as is_grads_batched=True and vectorize=True make them, cannot go to ONNX "
+        "Runtime; take one gradient at a time, or torch.func.jacrev of the compiled model"
+    )
 
 
 def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance]) -> ExecutionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,65 @@ def test_nested_tensors_run_in_torch() -> None:
     x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     got = torch.compile(doubled, backend="dort")(x)
     torch.testing.assert_close(got.values(), doubled(x).values())
+
+
+# Inputs that are given other memory.
+
+
+class Halving(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.data = self.weight.data * 0.5
+        return super().forward(x)
+
+
+def given_another(x: Tensor, y: Tensor) -> Tensor:
+    x.data = y * 2
+    return x + 1
+
+
+@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
+def test_a_parameter_that_is_given_other_data_is_trained_by_torch(backend: str) -> None:
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    ours = Halving(3, 4)
+    eager = copy.deepcopy(ours)
+    compiled = torch.compile(ours, backend=backend)
+    for _ in range(2):
+        compiled(x).sum().backward()
+        eager(x).sum().backward()
+    assert torch.equal(ours.weight, eager.weight)
+    assert torch.equal(ours.weight.grad, eager.weight.grad)
+
+
+def test_an_input_that_is_given_other_data_runs_in_torch_and_says_why() -> None:
+    backend = DebugBackend()
+    x, y = torch.ones(3), torch.ones(3)
+    assert torch.equal(torch.compile(given_another, backend=backend)(x, y), torch.full((3,), 3.0))
+    assert torch.equal(x, torch.full((3,), 2.0))
+    assert {fallback.reason for fallback in backend.fallbacks} == {"an input is given other memory, x.data = ..."}
+
+
+def test_what_the_graph_makes_may_be_given_other_data_in_onnx_runtime() -> None:
+    def given_to_a_result(x: Tensor) -> Tensor:
+        result = x + 1
+        result.data = x * 3
+        return result.sin()
+
+    backend = DebugBackend()
+    x = torch.ones(3)
+    torch.testing.assert_close(torch.compile(given_to_a_result, backend=backend)(x), given_to_a_result(x))
+    assert backend.fallbacks == []
+
+
+# Gradients without memory.
+
+
+@pytest.mark.parametrize("differentiate", [
+    lambda f, x: torch.autograd.functional.jacobian(f, x, vectorize=True),
+    lambda f, x: torch.autograd.grad(f(x), x, torch.eye(3), is_grads_batched=True),
+], ids=["jacobian", "is_grads_batched"])  # fmt: skip
+def test_many_gradients_at_once_are_refused_in_one_line_that_names_the_mend(differentiate: Callable[..., Any]) -> None:
+    with pytest.raises(ExecutionError, match=r"^a tensor without memory of its own.*; take one gradient at a time"):
+        differentiate(torch.compile(doubled, backend="dort"), torch.ones(3, requires_grad=True))
 
 
 # Interrupts.

@@ -1,0 +1,53 @@
+"""Graphs that AOTAutograd cannot take, or not from a backend without writes to inputs: they run in eager torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from dort_compare.backends.fallback import Fallback, warn
+from dort_compare.backends.options import Options
+from dort_compare.errors import UnsupportedGraphError
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+
+
+class Obstacle(NamedTuple):
+    """Why a graph cannot be traced, and what its author can do."""
+
+    reason: str
+    mend: str
+
+
+def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle | None:
+    """What keeps AOTAutograd from a dynamo graph, if anything does.
+
+    That is a tensor subclass that is not made of tensors which it names, or an input that is given other memory.
+    """
+    tensors = (argument for argument in arguments if isinstance(argument, torch.Tensor))
+    kind = next((type(t) for t in tensors if type(t) not in _PLAIN and not is_traceable_wrapper_subclass(t)), None)
+    if kind:
+        reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
+        return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
+    if any(node.target is torch.Tensor.set_ and node.args[0].op == "placeholder" for node in graph_module.graph.nodes):
+        return Obstacle("an input is given other memory, x.data = ...", "write into it, x.copy_(...) under no_grad")
+    return None
+
+
+def fall_back(options: Options, graph_module: fx.GraphModule, obstacle: Obstacle) -> list[Fallback]:
+    """Tells that the whole of a dynamo graph runs in eager torch.
+
+    Raises UnsupportedGraphError where ``options.fallback`` is off.
+    """
+    if not options.fallback:
+        raise UnsupportedGraphError(f"{obstacle.reason}; {obstacle.mend}", obstacle.reason)
+    calls = [node for node in graph_module.graph.nodes if node.op.startswith("call_")]
+    fallbacks = [Fallback.of(node, "inference", obstacle.reason) for node in calls]
+    if fallbacks:
+        warn(fallbacks, graph_module)
+    return fallbacks
