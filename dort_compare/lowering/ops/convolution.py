@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -17,6 +18,9 @@ from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
+_BEGIN = -(2**63)
+_FLIPPED_PAYS = 8
+"""Elements of a gradient for each of a kernel, from which on it pays to flip it; see benchmarks/flipped_kernels.py."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,39 @@ def _up(op: Builder, grad: ir.Value, weight: ir.Value, x: ir.Value, geometry: Ge
             unread.append(size - ((steps - 1) * stride + (kernel - 1) * dilation + 1 - 2 * pad))
         else:
             raise op.unsupported("the gradient of a strided convolution over a symbolic size")
+    if _is_cheaper_flipped(weight, grad, geometry):
+        return _with_flipped_kernel(op, grad, weight, geometry)
     return op.ConvTranspose(grad, weight, **geometry.attributes(), output_padding=unread)
+
+
+def _is_cheaper_flipped(weight: ir.Value, grad: ir.Value, geometry: Geometry) -> bool:
+    """Whether a convolution with the flipped kernel computes what a transposed one does, and faster.
+
+    ONNX Runtime multiplies all channels of a transposed convolution, then adds up the windows that overlap, which is
+    slow where it makes more channels than it reads, or goes group by group. To flip the kernel takes time in turn.
+    """
+    sizes = [size for size in shape_of(weight) if isinstance(size, int)]
+    if len(sizes) < len(shape_of(weight)) or any(stride != 1 for stride in geometry.strides):
+        return False
+    out, by_group, *kernel = sizes
+    reach = [dilation * (size - 1) for dilation, size in zip(geometry.dilations, kernel, strict=True)]
+    if any(map(operator.lt, reach, geometry.padding)):
+        return False
+    channels, steps = by_group * geometry.groups, math.prod(size for size in shape_of(grad) if isinstance(size, int))
+    return out <= channels and _FLIPPED_PAYS * math.prod(sizes) * out <= steps * channels
+
+
+def _with_flipped_kernel(op: Builder, grad: ir.Value, weight: ir.Value, geometry: Geometry) -> ir.Value:
+    """A transposed convolution by steps of 1 as a convolution: channels swapped, each kernel turned round."""
+    out, by_group, *kernel = map(int, shape_of(weight))
+    groups, rank = geometry.groups, len(kernel)
+    apart = op.Reshape(weight, [groups, out // groups, by_group, *kernel])
+    swapped = op.Transpose(apart, perm=[0, 2, 1, *range(3, rank + 3)])
+    turned = op.Reshape(swapped, [groups * by_group, out // groups, *kernel])
+    flipped = op.Slice(turned, [-1] * rank, [_BEGIN] * rank, list(range(2, rank + 2)), [-1] * rank)
+    reach = zip(geometry.dilations, kernel, geometry.padding, strict=True)
+    padding = [dilation * (size - 1) - pad for dilation, size, pad in reach]
+    return op.Conv(grad, flipped, **replace(geometry, padding=padding).attributes())
 
 
 def _by_weight(op: Builder, signal: ir.Value, steps: ir.Value, kernel: Sequence[Dim], geometry: Geometry) -> ir.Value:

@@ -25,6 +25,16 @@ GEOMETRIES = (
     ([3, 4, 5], [2, 3, 2], [1, 2, 3], [1, 1, 0], [1, 1, 2], [0, 1, 1], 2),
 )
 
+LARGE = (
+    # size, kernel, padding, dilation, channels, channels of the gradient, groups
+    ([400], [3], [2], [2], 4, 2, 1),
+    ([300], [5], [2], [1], 4, 4, 4),
+    ([30, 40], [3, 2], [1, 0], [1, 3], 6, 3, 1),
+    ([30, 20], [3, 5], [0, 4], [2, 1], 6, 4, 2),
+    ([12, 12, 14], [3, 1, 2], [1, 0, 1], [1, 1, 1], 4, 4, 2),
+    ([30, 40], [1, 1], [1, 1], [1, 1], 4, 4, 4),
+)
+
 
 def convolved(dtype: torch.dtype) -> Iterable[Sample]:
     for size, kernel, stride, padding, dilation, output_padding, groups in GEOMETRIES:
@@ -47,6 +57,7 @@ def gradients(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(grad, x, weight, [1], *geometry, [False, True, False])
     yield case(grad, x, weight, [1], *geometry, [True, False, True])
     yield from weight_gradients(dtype)
+    yield from input_gradients(dtype)
 
 
 def weight_gradients(dtype: torch.dtype) -> Iterable[Sample]:
@@ -61,6 +72,15 @@ def weight_gradients(dtype: torch.dtype) -> Iterable[Sample]:
         geometry = [stride, padding, dilation, True, output_padding, 1]
         grad = new(dtype, *aten.convolution.default(x, weight, None, *geometry).shape)
         yield case(grad, x, weight, None, *geometry, [False, True, False])
+
+
+def input_gradients(dtype: torch.dtype) -> Iterable[Sample]:
+    """Of kernels so small beside the signal that they are flipped, but for the last, whose padding is beyond reach."""
+    for size, kernel, padding, dilation, channels, out, groups in LARGE:
+        x, weight = new(dtype, 2, channels, *size), new(dtype, out, channels // groups, *kernel)
+        geometry = [[1] * len(size), padding, dilation, False, [0] * len(size), groups]
+        grad = new(dtype, *aten.convolution.default(x, weight, None, *geometry).shape)
+        yield case(grad, x, weight, None, *geometry, [True, False, False])
 
 
 def is_of_integers(call: Call) -> bool:
