@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
@@ -36,7 +36,8 @@ class LocalError:
     """The distance of ONNX's value from torch's on the same operands, and what of it is noise.
 
     The distances of both from float64 on these operands are only known where torch's and ONNX's are not equal to
-    within a few roundings. ``torch_departs`` says that torch's own kernel errs by more than noise.
+    within a few roundings; they are infinite for the side that has NaN or inf, or numbers, where float64 has not.
+    ``torch_departs`` says that torch's own kernel errs by more than noise.
     """
 
     distance: Distance
@@ -66,7 +67,7 @@ def local_error(
     order torch leaves open.
     """
     if whole.finding or whole.max_abs is None:
-        return LocalError(whole, 0.0, whole.equal)
+        return _of_finding(replay, node, expected, value, whole)
     if not expected.is_floating_point():
         is_open = (
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
@@ -89,6 +90,40 @@ def local_error(
     if by_element:
         scale = distance(expected, value).scale or 0.0
     return _against_float64(_Exact(replay, node, hidden), expected, value, whole, scale)
+
+
+def _of_finding(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance
+) -> LocalError:
+    """What a distance is that has no number, or is more than one: where NaN and inf stand on one side, float64 tells
+    which one that is."""
+    error = LocalError(whole, 0.0, whole.equal)
+    if (
+        whole.equal
+        or expected.shape != value.shape
+        or not (expected.dtype == value.dtype and expected.is_floating_point())
+    ):
+        return error
+    exact = replay.value(node, in_float64=True)
+    if exact is None or exact.shape != expected.shape:
+        return error
+    torch_error, onnx_error = (
+        (deviation(exact, side) or 0.0) if has_same_extremes(exact, side) else math.inf for side in (expected, value)
+    )
+    departs = torch_error == math.inf and onnx_error < math.inf
+    return replace(error, torch_departs=departs, torch_vs_float64=torch_error, onnx_vs_float64=onnx_error)
+
+
+def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether NaN and the infinities stand where rounding float64's result puts them, to within a few roundings."""
+    limit, few = torch.finfo(value.dtype).max, 1 + 4 * torch.finfo(value.dtype).eps
+    for _, (true, found) in blocks([exact, value], BLOCK):
+        if not torch.equal(true.isnan(), found.isnan()):
+            return False
+        has_overflown = found.isinf() & ~((true.abs() * few >= limit) & (true.sign() == found.sign()))
+        if (has_overflown | (found.isfinite() & (true.abs() > limit * few))).any():
+            return False
+    return True
 
 
 def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:

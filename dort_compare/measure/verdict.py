@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -42,11 +43,12 @@ class Divergence:
 
     @property
     def further(self) -> Literal["ONNX", "torch"] | None:
-        """Which side is further from float64; None where that is not known, or NaN or inf, which no distance counts,
-        stand on one side."""
+        """Which side is further from float64; None where that is not known, as of NaN or inf that stand on one side,
+        unless float64 has the same on the other."""
         if self.torch_vs_float64 is None or self.onnx_vs_float64 is None:
             return None
-        if any(found is not None and found.finding for found in (self.local, self.inherited)):
+        is_settled = (self.torch_vs_float64 == math.inf) != (self.onnx_vs_float64 == math.inf)
+        if not is_settled and any(found is not None and found.finding for found in (self.local, self.inherited)):
             return None
         return "ONNX" if self.onnx_vs_float64 > self.torch_vs_float64 else "torch"
 
@@ -138,7 +140,8 @@ def _reason(divergence: Divergence, row: Row) -> str:
     found = row.local or row.inherited
     assert found is not None
     if found.finding:
-        return found.finding
+        right = {"ONNX": "torch", "torch": "ONNX"}.get(divergence.further or "")
+        return found.finding + (f"; float64 has what {right} has" if right else "")
     where = " on the same operands" if row.local else ""
     reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
     if divergence.further is None:

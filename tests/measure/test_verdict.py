@@ -88,6 +88,16 @@ def test_nobody_is_further_where_nan_stands_on_one_side() -> None:
     assert first.reason == "1 NaN in got where expected has numbers"
 
 
+@pytest.mark.parametrize(("errors", "further", "right"), [((torch.inf, 0.0), "torch", "ONNX"),
+                                                          ((0.0, torch.inf), "ONNX", "torch")])  # fmt: skip
+def test_the_side_that_has_what_float64_has_is_right(errors: Any, further: str, right: str) -> None:
+    gap = distance(ONE, torch.tensor([torch.nan, 1.0]))
+    local = dict(zip(("local_torch_vs_float64", "local_onnx_vs_float64"), errors, strict=True))
+    _, (first, *_) = judge([row("diverges", inherited=gap, local=gap, **local)], [])
+    assert first.to_json()["further_from_float64"] == further
+    assert first.reason == f"{gap.finding}; float64 has what {right} has"
+
+
 def test_outputs_that_depart_although_every_value_agrees() -> None:
     verdict, (first, *_) = judge([row("ok")], outcomes(ONE, {"y": TWO}))
     assert verdict == "diverge"
