@@ -428,3 +428,31 @@ def test_an_output_of_another_shape_diverges_and_one_of_another_dtype_is_told() 
     half = diff(first, model("agraph (float[4, 8] x) => (float16[4, 8] y) { t = Tanh(x)\n y = Cast<to = 10>(t) }"))
     assert half.verdict == "agree"
     assert "output 'y' is float16 4x8 where 'y' is float32 4x8" in half.findings.notes
+
+
+# What one model says of its inputs, and the other does not.
+
+OPEN = "agraph (float[N, 8] x) => (float[N, 8] y) { y = Tanh(x) }"
+SHAPED = "agraph (float[2, 8] x) => (float[2, 8] y) { y = Tanh(x) }"
+
+
+def without_shape(text: str) -> onnx.ModelProto:
+    made = model(text)
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    return made
+
+
+@pytest.mark.parametrize("other", [model(OPEN), without_shape(OPEN)], ids=["open", "undeclared"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_input_is_drawn_in_the_sizes_that_either_model_declares(other: onnx.ModelProto, is_first: bool) -> None:
+    found = diff(other, model(SHAPED)) if is_first else diff(model(SHAPED), other)
+    assert found.verdict == "agree"
+    (row,) = [row for row in found.rows if row.pair.first == "y"]
+    assert row.inherited is not None
+    assert row.inherited.numel == 16
+
+
+def test_an_input_without_a_shape_is_asked_for() -> None:
+    with pytest.raises(UsageError, match=r"input 'x' declares no shape to draw values in; give --inputs"):
+        diff(without_shape(OPEN), without_shape(OPEN))
+    assert diff(without_shape(OPEN), without_shape(OPEN), inputs={"x": torch.ones(3, 8)}).verdict == "agree"

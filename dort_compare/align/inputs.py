@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -63,7 +63,7 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
         if (one and one in values[0]) or (other and other in values[1]):
             continue
         drawn += 1
-        value = _draw(first, one, generator) if one else _draw(second, other, generator)
+        value = _draw([(flow, name) for flow, name in ((first, one), (second, other)) if name], generator)
         values[0].update({one: value} if one else {})
         values[1].update({other: value} if other else {})
     if drawn:
@@ -171,7 +171,7 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
     found = {}
     for name in names:
         element, shape = _declared(taking, name)
-        choices = stock.get((element, tuple(shape or ())), [])
+        choices = [] if shape is None else stock.get((element, tuple(shape)), [])
         if not choices:
             continue
         found[name] = max(choices, key=lambda source: _shared_words(name, source))
@@ -189,20 +189,32 @@ def _shared_words(one: str, other: str) -> float:
     return len(words[0] & words[1]) / max(len(words[0] | words[1]), 1)
 
 
-def _draw(flow: Dataflow, name: str, generator: torch.Generator) -> torch.Tensor:
-    element, shape = _declared(flow, name)
-    sizes = [SIZE if size is None else size for size in shape or []]
+def _draw(takers: Sequence[tuple[Dataflow, str]], generator: torch.Generator) -> torch.Tensor:
+    """A random value of the dtype that the inputs share, in sizes that each of them takes."""
+    flow, name = takers[0]
+    sizes = _sizes([_declared(*taker)[1] for taker in takers])
+    if sizes is None:
+        raise UsageError(f"{flow.title}: input {name!r} declares no shape to draw values in; give --inputs")
     if math.prod(sizes) > _LIMIT or min(sizes, default=0) < 0:
         declared = "x".join(map(str, sizes))
         raise UsageError(
             f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
         )
-    dtype = _dtype(flow, name, element)
+    dtype = _dtype(flow, name, _declared(flow, name)[0])
     if dtype == torch.bool:
         return torch.randint(2, sizes, generator=generator, device="cpu").bool()
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
-    return torch.randint(_rows(flow, name), sizes, generator=generator, device="cpu").to(dtype)
+    rows = min(_rows(*taker) for taker in takers)
+    return torch.randint(rows, sizes, generator=generator, device="cpu").to(dtype)
+
+
+def _sizes(declared: Sequence[Sequence[int | None] | None]) -> list[int] | None:
+    """What one model leaves open, the other may say; None where none says how many dimensions there are."""
+    shapes = [shape for shape in declared if shape is not None]
+    if not shapes:
+        return None
+    return [next((size for size in sizes if size is not None), SIZE) for sizes in zip(*shapes, strict=True)]
 
 
 def _rows(flow: Dataflow, name: str) -> int:
