@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,13 +69,8 @@ class Pairing:
             if name in self.first.of:
                 continue
             sketch = side.sketches[name]
-            number = None
-            if sketch.is_small_integer:
-                number = self._numbers.of_small_integers(sketch)
-            elif name not in side.flow.producer:
-                number = self._numbers.of_constant(sketch, sketch.exact)
-            else:
-                number = self.first.expression(name)
+            is_constant = sketch.is_small_integer or name not in side.flow.producer
+            number = self._numbers.of_constant(sketch) if is_constant else self.first.expression(name)
             self.first.of[name] = self._numbers.fresh() if number is None else number
         self._bearers: dict[int, list[str]] = {}
         for name, number in self.first.of.items():
@@ -253,8 +248,3 @@ class Pairing:
         ]
         ordered = sorted(self.found.values(), key=lambda pair: self._order[pair.second])
         return [*ordered, *(pair for pair in copies if self._is_near(pair.first, pair.second))]
-
-
-def feeds(pairs: Iterable[Pair]) -> Mapping[str, str]:
-    """By value of the second model, the value of the first that may take its place."""
-    return {pair.second: pair.first for pair in pairs if pair.how != "copy"}

@@ -80,13 +80,10 @@ class Numbers:
         """The number of what a view shows; the number itself for everything else."""
         return self._roots[number][0] if number in self._roots else number
 
-    def of_constant(self, sketch: Sketch, content: Hashable) -> int:
+    def of_constant(self, sketch: Sketch) -> int:
         """The number of a constant: dtype does not matter, nor the shape of a single element."""
         shape = sketch.shape if sketch.group[1] != 1 else ()
-        return self.of(("constant", sketch.kind, shape, content))
-
-    def of_small_integers(self, sketch: Sketch) -> int:
-        return self.of(("constant", "int", sketch.shape if sketch.group[1] != 1 else (), sketch.exact))
+        return self.of(("constant", sketch.kind, shape, sketch.exact))
 
 
 class Numbered:

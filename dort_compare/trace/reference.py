@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,6 @@ class ReferenceSession:
         arrays = {name: as_numpy(tensor) for name, tensor in feeds.items()}
         found = _told(lambda: self._evaluator.run(list(outputs), arrays))
         return [from_numpy(value).to(device) for value, device in zip(found, outputs.values(), strict=True)]
-
-
-def reference_values(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Runs ``model`` and yields (name, tensor) for every node output that is a tensor, in order.
-
-    Raises ExecutionError where the evaluator lacks an operator or fails.
-    """
-    arrays = {name: as_numpy(tensor) for name, tensor in inputs.items()}
-    found = _told(lambda: ExtendedReferenceEvaluator(model).run(None, arrays, intermediate=True))
-    for name in (name for node in model.graph.node for name in node.output if name):
-        value = found.pop(name)
-        if isinstance(value, (np.ndarray, np.generic)):
-            yield name, from_numpy(value)
 
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
