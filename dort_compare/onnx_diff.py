@@ -11,7 +11,8 @@ import torch
 
 from dort_compare.align.content import Sketch, sketch
 from dort_compare.align.inputs import Inputs, make_inputs
-from dort_compare.align.pairing import Pair, Pairing
+from dort_compare.align.pair import Pair
+from dort_compare.align.pairing import Pairing
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import told

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
-from typing import Literal
 
 from dort_compare.align.content import ContentIndex, tolerance
+from dort_compare.align.pair import How, Pair
 from dort_compare.align.places import Places
 from dort_compare.align.sides import Numbered, Numbers, Side
-
-How = Literal["input", "constant", "dataflow", "content", "place", "output", "guess", "copy"]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two values held to be the same.
-
-    how: what speaks for it. input: given by the caller or the order of inputs. constant: equal constants. dataflow:
-    the same expression of paired operands. content: equal elements that chance does not make. place: what stands
-    between paired values. output: outputs in order. guess: equal elements that prove little, such as zeros. copy: one
-    of the two is paired with another value, of which this one is a copy.
-    """
-
-    first: str
-    second: str
-    how: How
 
 
 class Pairing:

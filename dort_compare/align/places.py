@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import TYPE_CHECKING
 
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, operator_of
+from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Numbered
 from dort_compare.trace.dataflow import Node
-
-if TYPE_CHECKING:
-    from dort_compare.align.pairing import Pair
 
 _MANY = 16
 """Readers looked at: a value that more nodes read says little about any of them."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from dort_compare.align.pairing import Pair
+from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.shake import shake
 from dort_compare.trace.dataflow import Node

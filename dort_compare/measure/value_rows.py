@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from dort_compare.align.pairing import Pair
+from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import but_for_extremes
