@@ -22,7 +22,7 @@ from dort_compare.measure.optimized import Optimized, judge_shipped, shipped_row
 from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of, refuse_chance
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.precision import Precision, PrecisionWatch
-from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.scatter import within
 from dort_compare.measure.suggest import suggest_fp32
@@ -157,7 +157,7 @@ def _compare(
         suspects = unexplained(values.rows, outcome, values.observed, departure)
         pairs = [pair for pair in zip(graphs, runs, strict=True) if pair[1].index in suspects]
         values = _looked_closer(values, backend, pairs, effort, waiting)
-    verdict, causes = judge_shipped(values.rows, outcome, Dataflow(runs), departure, values.optimized, values.observed)
+    verdict, causes = judge_shipped(values.rows, outcome, Lineage(runs), departure, values.optimized, values.observed)
     waiting.stage("what to keep in float32")
     target = effort.suggest_fp32
     report = Report(

@@ -21,7 +21,7 @@ from dort_compare.lowering.targets import find_target
 from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.pictures import Pictures
-from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
@@ -76,7 +76,7 @@ def check(
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
     return Report(
-        *judge(rows, (), Dataflow(runs)),
+        *judge(rows, (), Lineage(runs)),
         tuple(rows),
         (),
         graphs=identities,

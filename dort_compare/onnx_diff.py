@@ -19,7 +19,7 @@ from dort_compare.errors import told
 from dort_compare.measure.departures import effectless
 from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.two_models import Lockstep, Met
-from dort_compare.measure.value_rows import Judge, ValueRow
+from dort_compare.measure.value_rows import PairJudge, ValueRow
 from dort_compare.report.diff import Diff
 from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
@@ -132,7 +132,7 @@ def _measured(
     first: Side, second: Side, pairs: list[Pair], engines: tuple[Engine, Engine], fed: Inputs
 ) -> tuple[list[ValueRow], dict[str, Sketch]]:
     """A row for each pair, and sketches of what the second model's other values are on the first one's operands."""
-    judge, rows, forced = Judge(first, second, pairs), [], {}
+    judge, rows, forced = PairJudge(first, second, pairs), [], {}
     for found in Lockstep(first, second, pairs, engines).run(fed.values):
         if isinstance(found, Met):
             rows.append(judge.row(found))

@@ -16,7 +16,7 @@ from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options
-from dort_compare.backends.partition import Kept
+from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
 from dort_compare.dump import DumpWriter
@@ -72,11 +72,11 @@ class DebugBackend:
     def compile_graph(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
 
-        def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Kept:
+        def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> KeptPiece:
             with _RECORDING:
                 identity = GraphId(len(self.graphs), phase, compile_id())
                 boxed = self._keep(CompiledGraph(identity, piece, lowered, program, self.options.max_runs))
-                return Kept(boxed, self._dumped.get(identity.index))
+                return KeptPiece(boxed, self._dumped.get(identity.index))
 
         boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
         self.fallbacks.extend(fallbacks)

@@ -14,7 +14,7 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options
-from dort_compare.backends.partition import Kept
+from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.cache import Store
 from dort_compare.cache.folder import default_folder
@@ -37,10 +37,10 @@ def onnxrt(
     is_dumped = dump is not None  # then the graphs stay as torch has traced them
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
-        def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> Kept:
+        def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> KeptPiece:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
             added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
-            return Kept(program.boxed(), added)
+            return KeptPiece(program.boxed(), added)
 
         return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, not is_dumped)[0]
 

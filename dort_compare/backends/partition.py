@@ -30,7 +30,7 @@ from dort_compare.runtime.kernels import missing_kernels
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPiece:
     """What a backend makes of a piece that runs in ONNX Runtime: the boxed callable to run, its name in the dump."""
 
     boxed: Boxed
@@ -38,7 +38,7 @@ class Kept:
 
 
 _LOG = logging.getLogger("dort_compare.backends")
-Keep = Callable[[fx.GraphModule, Lowered, Program], Kept]
+Keep = Callable[[fx.GraphModule, Lowered, Program], KeptPiece]
 
 
 def compile_graph(

@@ -15,7 +15,7 @@ from dort_compare.log.values import milliseconds, size_of
 from dort_compare.stages import Stages
 
 
-class Tracing:
+class DynamoGraph:
     """Lets the graphs that AOTAutograd makes of a graph of dynamo know what was ``given`` to that one."""
 
     def __init__(self, given: Sequence[Role]) -> None:
@@ -34,13 +34,13 @@ class Tracing:
 
 
 @contextmanager
-def tracing(verbose: int, graph_module: fx.GraphModule, compile_id: str | None) -> Iterator[Tracing]:
+def tracing(verbose: int, graph_module: fx.GraphModule, compile_id: str | None) -> Iterator[DynamoGraph]:
     """Tells, where a logger listens, that AOTAutograd traces a graph and how long that takes."""
     listeners = loggers(verbose)
     title = f"dynamo graph {compile_id or ''}".rstrip()
     tell(listeners, [(STAGES, lambda: f"{title}: {size_of(graph_module.graph)}")])
     is_read = any(logger.isEnabledFor(MODULES) for logger in listeners)
-    told = Tracing(given_to(graph_module) if is_read else ())
+    told = DynamoGraph(given_to(graph_module) if is_read else ())
     begun = time.perf_counter()
     yield told
     took = time.perf_counter() - begun - told.stages.seconds.get("graphs", 0.0)

@@ -17,7 +17,7 @@ _TESTED = Path(__file__).with_name("tested.json")
 
 
 @dataclass(frozen=True)
-class Reach:
+class Route:
     """``how`` is "lowering" with the file in ops/ that has it, "decomposition", or "eager torch" for what falls back.
 
     ``dtypes``: those in which every measured call ran wholly in ONNX Runtime with the values of eager torch; None for
@@ -44,7 +44,7 @@ def _is_core(packet: str, overload: str) -> bool:
     return torch.Tag.core in tags and not torch._C._get_schema(packet, overload).is_mutable
 
 
-def reaches() -> Iterator[Reach]:
+def routes() -> Iterator[Route]:
     """One line for every overload with a lowering, of core ATen, or emitted by autograd; sorted by name."""
     tested: dict[str, list[str]] = json.loads(_TESTED.read_text(encoding="utf-8"))
     lowered = {str(op): op for op in registered() if isinstance(op, torch._ops.OpOverload)}
@@ -53,4 +53,4 @@ def reaches() -> Iterator[Reach]:
         how = "decomposition" if name in decomposed else "eager torch"
         if name in lowered:
             how = f"lowering in {registered()[lowered[name]].__module__.rpartition('.')[2]}.py"
-        yield Reach(name, how, tuple(tested[name]) if name in tested else None)
+        yield Route(name, how, tuple(tested[name]) if name in tested else None)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from dort_compare.measure.rows import SEVERITY, json_number
-from dort_compare.measure.runs import Key, Run, State
+from dort_compare.measure.runs import Key, ReportedRun, State
 
 Change = Literal["worse", "better", "new", "gone", "same"]
 _CLEAR = 2.0
@@ -83,7 +83,7 @@ class Course:
         }
 
 
-def courses(runs: Sequence[Run]) -> list[Course]:
+def courses(runs: Sequence[ReportedRun]) -> list[Course]:
     """Every value, output and gradient of two or more runs, the oldest first; those of the newest run stand first."""
     keys = {key: None for run in reversed(runs) for key in run.states}
     return [Course(key, tuple(run.states.get(key) for run in runs)) for key in keys]

@@ -12,7 +12,7 @@ from dort_compare.align.optimized import align_optimized
 from dort_compare.measure.graph_rows import Watch, graph_rows
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence, Judgement, at_row, judge
 from dort_compare.rewrites import rewritten
@@ -105,7 +105,7 @@ def unexplained(
 def judge_shipped(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
-    dataflow: Dataflow | None = None,
+    lineage: Lineage | None = None,
     departure: Divergence | None = None,
     shipped: Optimized | None = None,
     observed: Sequence[Observed] = (),
@@ -114,10 +114,10 @@ def judge_shipped(
 
     These stand behind the ops that depart by themselves, and before what departs without any that does.
     """
-    verdict, causes = judge(rows, outcome, dataflow, departure)
+    verdict, causes = judge(rows, outcome, lineage, departure)
     shipped = shipped or Optimized((), 0)
     astray = _astray(rows, shipped.rows)
-    further = [_in_optimized(row, shipped, dataflow) for row in astray]
+    further = [_in_optimized(row, shipped, lineage) for row in astray]
     explained = {row.graph for row in rows if row.is_unstable} | {row.graph for row in astray}
     unseen = {seen.graph: seen for seen in reversed(observed) if not seen.ok and seen.graph not in explained}
     compared = {row.graph for row in shipped.rows}
@@ -144,14 +144,14 @@ def _made_for(row: Row) -> tuple[str, ...]:
     return (row.call, row.fx_node, *row.fused)
 
 
-def _in_optimized(row: Row, shipped: Optimized, dataflow: Dataflow | None) -> Divergence:
+def _in_optimized(row: Row, shipped: Optimized, lineage: Lineage | None) -> Divergence:
     """The cause that ``row`` is, or that with the optimizers off, which go over more, if it departs so too."""
     where = "only in the optimized model"
     made_for = _made_for(row)
     without = next((each for each in shipped.unoptimized if each.graph == row.graph and each.call in made_for), None)
     if without is not None:
         row, where = without, "only in what ONNX Runtime makes of the model, with all optimizers off too"
-    cause = at_row(row, dataflow)
+    cause = at_row(row, lineage)
     made = f"{', '.join(row.op_types)} in place of FX {', '.join(row.fused)}" if row.fused else ", ".join(row.op_types)
     return replace(cause, reason=f"{where}: {made}: {cause.reason}")
 

@@ -37,7 +37,7 @@ class ModelTrace:
 
 
 @dataclass(frozen=True)
-class Side:
+class PairedValue:
     """One of the two values of a row."""
 
     kind: str
@@ -53,24 +53,24 @@ class PairRow:
     """``=`` same dtype, shape and every element; ``~`` paired but different; ``-`` and ``+`` on one side only."""
 
     mark: Mark
-    first: Side | None
-    second: Side | None
+    first: PairedValue | None
+    second: PairedValue | None
     distance: Distance | None = None
 
 
 def pair_row(first: str | None, second: str | None, first_trace: ModelTrace, second_trace: ModelTrace) -> PairRow:
     """The row of two value names, one of which may be None."""
-    left = _side(first, first_trace) if first is not None else None
-    right = _side(second, second_trace) if second is not None else None
+    left = _value(first, first_trace) if first is not None else None
+    right = _value(second, second_trace) if second is not None else None
     if first is None or second is None:
         return PairRow("+" if first is None else "-", left, right)
     found = distance(first_trace.tensors[first], second_trace.tensors[second])
     return PairRow("=" if found.equal else "~", left, right, found)
 
 
-def _side(name: str, trace: ModelTrace) -> Side:
+def _value(name: str, trace: ModelTrace) -> PairedValue:
     tensor = trace.tensors[name]
-    return Side(
+    return PairedValue(
         kind=trace.kinds.get(name, "result"),
         dtype=str(tensor.dtype).removeprefix("torch."),
         shape=tuple(tensor.shape),

@@ -26,7 +26,7 @@ class Reach:
         return {**asdict(self), "outputs": list(self.outputs), "gradients": list(self.gradients)}
 
 
-class Dataflow:
+class Lineage:
     """Follows values through graphs, and from a forward graph through what it saves into its backward graph."""
 
     def __init__(self, runs: Sequence[GraphRun]) -> None:

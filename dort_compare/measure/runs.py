@@ -43,7 +43,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """One of the runs that are compared: what its report says of itself, and the state of all that it holds."""
 
     name: str
@@ -68,9 +68,9 @@ class Run:
         return {**told, "departing": self.departing, "worst": json_number(self.worst)}
 
 
-def run_of(report: Json, name: str = "") -> Run:
+def run_of(report: Json, name: str = "") -> ReportedRun:
     """The run that a report, as ``Report.as_json`` gives it, tells of. Graphs count within their phase."""
-    return Run(
+    return ReportedRun(
         name,
         report["verdict"],
         str(report.get("summary") or report["verdict"]),
@@ -80,13 +80,13 @@ def run_of(report: Json, name: str = "") -> Run:
     )
 
 
-def is_one_model(one: Run, other: Run) -> bool:
+def is_one_model(one: ReportedRun, other: ReportedRun) -> bool:
     """Whether half of what the smaller has, ops of modules and gradients, is in the other too."""
     fewer, more = sorted((_traits(one), _traits(other)), key=len)
     return len(fewer & more) >= _ONE_MODEL * len(fewer)
 
 
-def _traits(run: Run) -> set[tuple[str, ...]]:
+def _traits(run: ReportedRun) -> set[tuple[str, ...]]:
     found: set[tuple[str, ...]] = {("op", s.module, key.target) for key, s in run.states.items() if key.what == "value"}
     return found | {(key.what, key.name) for key in run.states if key.what == "gradient"}
 

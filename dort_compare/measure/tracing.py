@@ -20,7 +20,7 @@ from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
-from dort_compare.trace.watched import See, run_graph
+from dort_compare.trace.watched import See, run_watched
 
 
 class EagerModules:
@@ -64,7 +64,7 @@ class Tracing:
         self._in_eager = eager.calls.begun
         self._matches = Matches(eager.held, precision)
         eager.held.clear()
-        self.reference, calls = self._run(run_graph, self._matches.see)
+        self.reference, calls = self._run(run_watched, self._matches.see)
         self._in_graphs = calls.begun
         self._matches.forget()
 
@@ -84,7 +84,7 @@ class Tracing:
                 self._matches.settle_within([names.get(module) for module in modules_of(node)], node, value)
                 see(node, value)
 
-            return run_graph(graph_module, arguments, shown)
+            return run_watched(graph_module, arguments, shown)
 
         if self._matches.suspects:
             self._run(run, lambda _: None)

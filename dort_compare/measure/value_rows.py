@@ -57,7 +57,7 @@ class ValueRow:
         }
 
 
-class Judge:
+class PairJudge:
     """Turns pairs with their tensors into rows."""
 
     def __init__(self, first: Side, second: Side, pairs: Sequence[Pair]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.reach import Dataflow, Reach
+from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
 
 Judgement = Literal["agree", "diverge"]
@@ -77,7 +77,7 @@ class Divergence:
 def judge(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
-    dataflow: Dataflow | None = None,
+    lineage: Lineage | None = None,
     departure: Divergence | None = None,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
@@ -97,8 +97,8 @@ def judge(
     before_onnx = () if departure is None else (departure,)
     if astray or before_onnx:
         causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", (*(at_row(row, dataflow) for row in causes), *before_onnx)
-    result = _of_results(rows, outcome, dataflow)
+        return "diverge", (*(at_row(row, lineage) for row in causes), *before_onnx)
+    result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
@@ -106,11 +106,11 @@ def judge(
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
-    absent = None if dataflow is None or outcome else _absent_result(rows, dataflow)
+    absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
 
 
-def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
+def at_row(row: Row, lineage: Lineage | None) -> Divergence:
     """The cause that a row is which diverges."""
     measured = row.local is not None and row.local_torch_vs_float64 is not None
     divergence = Divergence(
@@ -127,9 +127,9 @@ def at_row(row: Row, dataflow: Dataflow | None) -> Divergence:
         noise_floor=row.noise_floor,
         torch_vs_float64=row.local_torch_vs_float64 if measured else row.torch_vs_float64,
         onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
-        reach=dataflow.reached(row.graph, row.call) if dataflow else None,
+        reach=lineage.reached(row.graph, row.call) if lineage else None,
         graph=row.graph,
-        operands=dataflow.operands(row.graph, row.call) if dataflow else (),
+        operands=lineage.operands(row.graph, row.call) if lineage else (),
     )
     return replace(divergence, reason=_reason(divergence, row))
 
@@ -152,48 +152,48 @@ def _reason(divergence: Divergence, row: Row) -> str:
     return f"{reason}; {divergence.further} is further from float64 ({errors})"
 
 
-def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], dataflow: Dataflow | None) -> Divergence | None:
+def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lineage | None) -> Divergence | None:
     """Where an output or gradient departs although every op is right; None where none does."""
     inheriting = [row for row in rows if row.status == "inherits" and row.inherited is not None]
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         what = f"{wrong.kind} {wrong.name}"
         if wrong.backend == "debug" and wrong.distance is not None and wrong.distance.max_abs is not None:
-            enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, dataflow)), None)
+            enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, lineage)), None)
             if enlarging is not None:
-                return _enlarged(enlarging, f"{what} departs", dataflow, rows)
+                return _enlarged(enlarging, f"{what} departs", lineage, rows)
         return _outside(what, _outcome_reason(wrong))
     lost = [row for row in inheriting if row.inherited and row.inherited.finding]
-    if dataflow is None or outcome:
+    if lineage is None or outcome:
         return None
-    result = next((row for row in lost if dataflow.is_result(row.graph, row.fx_node)), None)
+    result = next((row for row in lost if lineage.is_result(row.graph, row.fx_node)), None)
     if result is None:
         return None
-    first = next(row for row in lost if dataflow.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
-    return _enlarged(first, f"output or gradient {result.fx_node} departs", dataflow, rows)
+    first = next(row for row in lost if lineage.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
+    return _enlarged(first, f"output or gradient {result.fx_node} departs", lineage, rows)
 
 
-def _absent_result(rows: Sequence[Row], dataflow: Dataflow) -> Divergence | None:
+def _absent_result(rows: Sequence[Row], lineage: Lineage) -> Divergence | None:
     """The first output or gradient that no ONNX value stands for, nor for what it is a view of; None where all have."""
     there = {(row.graph, row.fx_node) for row in rows if row.onnx_value is not None}
     for row in rows:
-        if row.onnx_value is not None or not dataflow.is_result(row.graph, row.fx_node):
+        if row.onnx_value is not None or not lineage.is_result(row.graph, row.fx_node):
             continue
-        if any((row.graph, name) not in there for name in dataflow.shown(row.graph, row.fx_node)):
-            cause = at_row(row, dataflow)
+        if any((row.graph, name) not in there for name in lineage.shown(row.graph, row.fx_node)):
+            cause = at_row(row, lineage)
             return replace(cause, reason=f"{cause.reason}; output or gradient {row.fx_node} is not compared")
     return None
 
 
-def _may_reach(row: Row, wrong: OutcomeRow, dataflow: Dataflow | None) -> bool:
+def _may_reach(row: Row, wrong: OutcomeRow, lineage: Lineage | None) -> bool:
     """Whether an output, or else a gradient, depends on a value, as far as the graphs say."""
-    if dataflow is None:
+    if lineage is None:
         return True
-    reach = dataflow.reached(row.graph, row.call)
+    reach = lineage.reached(row.graph, row.call)
     return bool(reach.outputs if wrong.kind == "output" else reach.gradients)
 
 
-def _enlarged(row: Row, what: str, dataflow: Dataflow | None, rows: Sequence[Row]) -> Divergence:
+def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row]) -> Divergence:
     """The cause that a value is which lies further apart than its operands, whose op, as far as known, is right."""
     assert row.inherited is not None
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
@@ -203,7 +203,7 @@ def _enlarged(row: Row, what: str, dataflow: Dataflow | None, rows: Sequence[Row
             ", though right where it runs alone on the same operands: behind the nodes that make these ONNX Runtime "
             "computes it otherwise (dort-compare bisect says why)"
         )
-    cause = at_row(row, dataflow)
+    cause = at_row(row, lineage)
     return replace(
         cause,
         reason=f"{apart}{why}; {what}",

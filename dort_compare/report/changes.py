@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dort_compare.measure.changes import Change, Course
-from dort_compare.measure.runs import Run
+from dort_compare.measure.runs import ReportedRun
 from dort_compare.plain import printable
 from dort_compare.report.tables import new_table, number, rendered
 
@@ -15,7 +15,7 @@ _WORDS: dict[Change, str] = {"worse": "worse", "better": "better", "new": "new",
 _VERSIONS = ("torch", "ONNX Runtime", "dort-compare")
 
 
-def changes_text(runs: Sequence[Run], found: Sequence[Course]) -> str:
+def changes_text(runs: Sequence[ReportedRun], found: Sequence[Course]) -> str:
     """A line for each run, what the last two found, the counts, and what was ever not ok or changed.
 
     What is worse in the newest run than in the one before it stands first.
@@ -32,7 +32,7 @@ def changes_text(runs: Sequence[Run], found: Sequence[Course]) -> str:
     return "\n".join(lines)
 
 
-def _runs_table(runs: Sequence[Run]) -> str:
+def _runs_table(runs: Sequence[ReportedRun]) -> str:
     table = new_table("run", "report", "date", *_VERSIONS, "verdict", "departing", "worst error, in noise floors")
     for i, run in enumerate(runs, 1):
         told = (str(run.environment.get(name) or "-") for name in ("date", *_VERSIONS))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dort_compare.errors import UsageError
-from dort_compare.measure.runs import Run, is_one_model, run_of
+from dort_compare.measure.runs import ReportedRun, is_one_model, run_of
 from dort_compare.report.report import SCHEMA
 
 _TEXT = (str, type(None))
@@ -55,7 +55,7 @@ def read_report(path: str | Path) -> dict[str, Any]:
     return dict(found)
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
+def read_runs(paths: Sequence[Path]) -> list[ReportedRun]:
     """The reports of one model, each named by its file. Raises UsageError as ``read_report`` does, and for one that is
     given twice or is of another model than the one before it."""
     files: dict[str, Path] = {}

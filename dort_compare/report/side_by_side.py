@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dort_compare.measure.pairs import PairRow, Side
+from dort_compare.measure.pairs import PairedValue, PairRow
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 
@@ -24,8 +24,8 @@ def side_by_side_table(rows: Iterable[PairRow]) -> str:
     return rendered(table) + "\n" + "   ".join(f"{mark} {count}" for mark, count in marks.items())
 
 
-def _cells(side: Side | None) -> tuple[str, str, str]:
-    return (side.content, side.op_type, side.name) if side else ("", "", "")
+def _cells(value: PairedValue | None) -> tuple[str, str, str]:
+    return (value.content, value.op_type, value.name) if value else ("", "", "")
 
 
 def _difference(row: PairRow) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-Run = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
-MakeRun = Callable[[Mapping[str, torch.Tensor]], Run]
+RunTensors = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+MakeRun = Callable[[Mapping[str, torch.Tensor]], RunTensors]
 """Makes a function of the inputs that are not among the constants given, in their order."""
 
 CHANGES = 2
@@ -47,7 +47,7 @@ class Frozen:
         self._held: dict[int, _Held] = {}
         self._changes: Counter[int] = Counter()
         self._moving: list[int] = []
-        self._run: Run | None = None
+        self._run: RunTensors | None = None
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         changed = [i for i, held in self._held.items() if not held.is_still(tensors[i])]
@@ -56,7 +56,7 @@ class Frozen:
             self._run = self._made(tensors)
         return self._run([tensors[i] for i in self._moving])
 
-    def _made(self, tensors: Sequence[torch.Tensor]) -> Run:
+    def _made(self, tensors: Sequence[torch.Tensor]) -> RunTensors:
         able = [i for i in self._still if _can_be_held(tensors[i]) and self._changes[i] <= CHANGES]
         self._held = {i: _Held(tensors[i], tensors[i]._version) for i in able}
         self._moving = [i for i in range(len(self._inputs)) if i not in self._held]

@@ -11,7 +11,7 @@ import torch
 
 from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.rewrites import rewritten
-from dort_compare.runtime.frozen import Frozen, Run
+from dort_compare.runtime.frozen import Frozen, RunTensors
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.outputs import Argument, Outputs, Result
 from dort_compare.runtime.providers import SessionSettings
@@ -57,13 +57,15 @@ class Program:
             runs = rewritten(self.model, self.providers) if rewrites else self.model
         with stages("session"):
             self._session = make_session(runs, settings, self.providers) if self._devices else None
-        self._run: Run | None = None
+        self._run: RunTensors | None = None
         if self._session and still:  # that session has shown that the model runs: what does not falls back
             self._run = Frozen(self._inputs, still, functools.partial(self._with_constants, runs, settings))
         elif self._session:
             self._run = self._session.prepared(self._inputs, self._devices)
 
-    def _with_constants(self, model: ir.Model, settings: SessionSettings, constants: Mapping[str, torch.Tensor]) -> Run:
+    def _with_constants(
+        self, model: ir.Model, settings: SessionSettings, constants: Mapping[str, torch.Tensor]
+    ) -> RunTensors:
         session = make_session(model, settings, self.providers, frozen=constants)
         return session.prepared([name for name in self._inputs if name not in constants], self._devices)
 

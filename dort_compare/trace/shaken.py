@@ -30,7 +30,7 @@ computed and so near its thresholds, many show how far errors grow."""
 
 
 def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
-    """A ``run_graph`` that shakes, the same way for the same seed and order of runs.
+    """A ``run_watched`` that shakes, the same way for the same seed and order of runs.
 
     Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved

@@ -41,6 +41,6 @@ class Watched(Interpreter):
             self.see(node, value)
 
 
-def run_graph(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+def run_watched(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
     """The outputs of a graph on torch's kernels."""
     return Watched(graph_module, see).run_on(arguments)

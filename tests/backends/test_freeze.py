@@ -134,7 +134,7 @@ def test_session_options_that_cannot_be_added_to_are_refused() -> None:
 def test_another_tensor_is_a_change_even_in_the_same_memory(change: Callable[[Tensor], Tensor]) -> None:
     made: list[Tensor] = []
 
-    def make_run(constants: Mapping[str, Tensor]) -> frozen.Run:
+    def make_run(constants: Mapping[str, Tensor]) -> frozen.RunTensors:
         made.append(constants["w"])
         return lambda _: []
 

@@ -9,13 +9,13 @@ import torch
 
 from dort_compare.lowering import registered
 from dort_compare.lowering.__main__ import main
-from dort_compare.lowering.table import core_overloads, reaches
+from dort_compare.lowering.table import core_overloads, routes
 
 aten = torch.ops.aten
 
 
 def test_every_core_overload_and_every_lowering_has_its_line() -> None:
-    named = {reach.overload for reach in reaches()}
+    named = {route.overload for route in routes()}
     assert core_overloads() <= named
     assert {str(op) for op in registered() if isinstance(op, torch._ops.OpOverload)} <= named
 
@@ -24,8 +24,8 @@ def test_a_core_overload_was_tested_unless_it_runs_in_eager_torch() -> None:
     """Those of numbers, and of sizes that depend on values, cannot be called by themselves."""
     apart = {"aten.sym_size.int", "aten.sym_numel.default", "aten.sym_stride.int", "aten.sym_is_contiguous.default"}
     apart |= {"aten._local_scalar_dense.default", "aten.nonzero.default"}
-    in_eager = {reach.overload for reach in reaches() if reach.how == "eager torch"}
-    tested = {reach.overload for reach in reaches() if reach.dtypes}
+    in_eager = {route.overload for route in routes() if route.how == "eager torch"}
+    tested = {route.overload for route in routes() if route.dtypes}
     assert core_overloads() - tested - in_eager - apart == set()
 
 

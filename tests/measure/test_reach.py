@@ -9,7 +9,7 @@ from torch import nn
 
 from dort_compare import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
-from dort_compare.measure.reach import Dataflow
+from dort_compare.measure.reach import Lineage
 from dort_compare.trace.modules import Call
 
 
@@ -30,14 +30,14 @@ def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
     backend = DebugBackend()
     run_compiled(model, Call((torch.randn(2, 3),), backward=True), backend)
     runs = [graph_run(graph, dict(model.named_parameters())) for graph in backend.graphs]
-    flow = Dataflow(runs)
-    exp = flow.reached(0, "exp")
+    lineage = Lineage(runs)
+    exp = lineage.reached(0, "exp")
     assert exp.outputs == ("exp",)
     assert exp.gradients == ("left.weight", "left.bias")
-    assert flow.reached(0, "tanh").gradients == ("right.weight", "right.bias")
+    assert lineage.reached(0, "tanh").gradients == ("right.weight", "right.bias")
     named = {node.name for node in runs[1].graph_module.graph.nodes if node.op == "call_function"}
     assert 1 < exp.values < len(named)
     first = next(node.name for node in runs[1].graph_module.graph.nodes if node.op == "call_function")
-    backward = flow.reached(1, first)
+    backward = lineage.reached(1, first)
     assert backward.outputs == ()
     assert set(backward.gradients) < {"left.weight", "left.bias", "right.weight", "right.bias"}

@@ -9,7 +9,7 @@ import torch
 
 from dort_compare.measure.metrics import distance
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
-from dort_compare.measure.reach import Dataflow, Reach
+from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 
@@ -133,7 +133,7 @@ def test_an_op_that_has_the_same_operands_enlarges_no_noise(read: Any, is_same: 
     assert ("behind the nodes that make these ONNX Runtime computes it otherwise" in first.reason) is is_same
 
 
-class Flow(Dataflow):
+class Related(Lineage):
     """Of graphs in which every value reaches one output, and no gradient."""
 
     def __init__(self) -> None:
@@ -149,8 +149,8 @@ class Flow(Dataflow):
 def test_it_is_not_laid_at_a_value_that_does_not_reach_it() -> None:
     rows = [row("ok"), row("inherits", "log", local=distance(ONE, ONE))]
     gradient = outcome_rows("debug", "gradient", {"w": ONE}, {"w": TWO}, dict, None)
-    assert judge(rows, gradient, Flow())[1][0].fx_node == "gradient w"
-    assert judge(rows, outcomes(ONE, {"y": TWO}), Flow())[1][0].fx_node == "log"
+    assert judge(rows, gradient, Related())[1][0].fx_node == "gradient w"
+    assert judge(rows, outcomes(ONE, {"y": TWO}), Related())[1][0].fx_node == "log"
 
 
 def test_noise_explains_no_missing_output() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dort_compare.trace.shaken import shaken
-from dort_compare.trace.watched import run_graph
+from dort_compare.trace.watched import run_watched
 
 GraphsOf = Callable[..., Any]
 
@@ -30,7 +30,7 @@ def calls(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_only_what_rounds_moves_and_only_by_roundings(graphs_of: GraphsOf, dtype: torch.dtype) -> None:
     (graph,) = graphs_of(calls, torch.randn(16, 16).to(dtype))
-    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    plain, moved = values(run_watched, graph), values(shaken(0), graph)
     assert plain.keys() == moved.keys()
     assert all(plain[name].dtype == moved[name].dtype and plain[name].shape == moved[name].shape for name in plain)
     (softmax,) = (name for name in plain if "softmax" in name)
@@ -47,7 +47,7 @@ def test_only_what_rounds_moves_and_only_by_roundings(graphs_of: GraphsOf, dtype
 def test_what_was_rounded_to_an_integer_moves_only_towards_the_exact_result(graphs_of: GraphsOf) -> None:
     x = torch.linspace(-12.0, 12.0, 4096)
     (graph,) = graphs_of(torch.tanh, x)
-    plain, moved = values(run_graph, graph)["tanh"], values(shaken(0), graph)["tanh"]
+    plain, moved = values(run_watched, graph)["tanh"], values(shaken(0), graph)["tanh"]
     bound = plain.abs() == 1
     assert (moved[bound] != plain[bound]).any()
     assert (moved.abs() <= 1).all()
@@ -55,13 +55,13 @@ def test_what_was_rounded_to_an_integer_moves_only_towards_the_exact_result(grap
 
 def test_what_is_below_the_smallest_normal_number_moves_too(graphs_of: GraphsOf) -> None:
     (graph,) = graphs_of(lambda x: x * 1e-41, torch.linspace(1.0, 2.0, 256))
-    gap = (values(run_graph, graph)["mul"] - values(shaken(0), graph)["mul"]).abs()
+    gap = (values(run_watched, graph)["mul"] - values(shaken(0), graph)["mul"]).abs()
     assert 0 < gap.max() <= 2 * torch.finfo(torch.float32).smallest_normal * torch.finfo(torch.float32).eps
 
 
 def test_few_move_in_every_second_sample_and_a_seed_repeats_itself(graphs_of: GraphsOf) -> None:
     (graph,) = graphs_of(lambda x: x * x, torch.randn(64, 64))
-    plain = values(run_graph, graph)["mul"]
+    plain = values(run_watched, graph)["mul"]
     share = [(values(shaken(seed), graph)["mul"] != plain).float().mean().item() for seed in range(4)]
     assert all(many > 0.9 for many in share[::2])
     assert all(0.02 < few < 0.12 for few in share[1::2])
@@ -79,7 +79,7 @@ def test_bounds_are_kept(graphs_of: GraphsOf) -> None:
 def test_a_sum_that_cancels_moves_by_roundings_of_its_terms(graphs_of: GraphsOf) -> None:
     half = torch.randn(32)
     (graph,) = graphs_of(lambda x: x.sum(0, keepdim=True) + x.round().sum(0, keepdim=True), torch.cat([half, -half]))
-    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    plain, moved = values(run_watched, graph), values(shaken(0), graph)
     assert plain["sum_1"] == plain["sum_2"] == moved["sum_2"] == 0
     assert 0 < moved["sum_1"].abs() <= 9 * torch.finfo(torch.float32).eps * half.abs().max()
 
@@ -102,7 +102,7 @@ def test_a_gradient_that_cancels_moves_by_roundings_of_its_operands(graphs_of: G
         return backward(q.cos(), q, k, v, out, lse, 0.0, False)[0].abs()
 
     (graph,) = graphs_of(gradient, query, key, value)
-    plain, *moved = (values(run, graph)["abs_1"] for run in (run_graph, *(shaken(seed) for seed in range(4))))
+    plain, *moved = (values(run, graph)["abs_1"] for run in (run_watched, *(shaken(seed) for seed in range(4))))
     assert plain.abs().max() < 1e-6
     assert 1e-9 < max(each.abs().max() for each in moved) < 1e-5
 
@@ -134,13 +134,13 @@ def test_a_gradient_that_goes_elsewhere_holds_still(graphs_of: GraphsOf) -> None
 
 def test_counts_hold_still(graphs_of: GraphsOf) -> None:
     (graph,) = graphs_of(lambda x: (x > 0).sum(-1, dtype=torch.float32), torch.randn(3, 8))
-    assert torch.equal(values(shaken(0), graph)["sum_1"], values(run_graph, graph)["sum_1"])
+    assert torch.equal(values(shaken(0), graph)["sum_1"], values(run_watched, graph)["sum_1"])
 
 
 def test_random_ops_draw_what_they_draw() -> None:
     module = torch.fx.symbolic_trace(lambda x: torch.ops.aten.bernoulli.p(x, 0.5))
     drawn = []
-    for run in (run_graph, shaken(0)):
+    for run in (run_watched, shaken(0)):
         torch.manual_seed(0)
         drawn.append(run(module, [torch.ones(50)], lambda node, value: None))
     assert torch.equal(*drawn)
@@ -160,7 +160,7 @@ def test_sorts_meet_equal_elements_in_reverse(graphs_of: GraphsOf, sort: Callabl
     x = torch.randint(0, 3, (40, 40), generator=torch.Generator().manual_seed(0)).float()
     (graph,) = graphs_of(lambda x: torch.stack([part.double() for part in sort(x)]), x)
     dim = 1 if "topk" in graph.graph_module.code else 0
-    plain, moved = values(run_graph, graph), values(shaken(0), graph)
+    plain, moved = values(run_watched, graph), values(shaken(0), graph)
     (one, before), (other, after) = ((found["getitem"], found["getitem_1"]) for found in (plain, moved))
     assert torch.equal(one, other)
     assert torch.equal(x.gather(dim, after), one)
@@ -170,7 +170,7 @@ def test_sorts_meet_equal_elements_in_reverse(graphs_of: GraphsOf, sort: Callabl
 def test_a_stable_sort_keeps_equal_elements_in_order(graphs_of: GraphsOf) -> None:
     x = torch.randint(0, 3, (40, 40), generator=torch.Generator().manual_seed(0))
     (graph,) = graphs_of(lambda x: x.sort(dim=0, stable=True).indices + 1, x)
-    assert torch.equal(values(shaken(0), graph)["add"], values(run_graph, graph)["add"])
+    assert torch.equal(values(shaken(0), graph)["add"], values(run_watched, graph)["add"])
 
 
 def test_a_number_alone_is_sorted_too(graphs_of: GraphsOf) -> None:

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from dort_compare.measure.changes import Course
-from dort_compare.measure.runs import Run
+from dort_compare.measure.runs import ReportedRun
 from dort_compare.report.html.columns import columns
 
 _FOLDER = resources.files("dort_compare.report.html")
@@ -38,7 +38,7 @@ def page(report: Mapping[str, Any]) -> str:
     return _file({**report, **rows}, _SCRIPTS)
 
 
-def changes_page(runs: Sequence[Run], found: Sequence[Course]) -> str:
+def changes_page(runs: Sequence[ReportedRun], found: Sequence[Course]) -> str:
     """The page that shows what changed from run to run; it is made like ``page``."""
     data = {
         "runs": [run.to_json() for run in runs],
