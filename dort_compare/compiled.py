@@ -79,12 +79,12 @@ def graph_run(graph: CompiledGraph, parameters: Mapping[str, torch.Tensor] | Non
     names = {id(tensor): name for name, tensor in (parameters or {}).items()}
     sources = graph.runs[0].sources
     return GraphRun(
-        graph.phase,
-        graph.index,
-        graph.graph_module,
-        graph.onnx_model,
-        graph.named_inputs(),
-        graph.program.providers,
-        graph.compile_id,
-        {name: names[id(source)] for name, source in sources.items() if id(source) in names},
+        phase=graph.phase,
+        index=graph.index,
+        graph_module=graph.graph_module,
+        onnx_model=graph.onnx_model,
+        inputs=graph.named_inputs(),
+        providers=graph.program.providers,
+        compile_id=graph.compile_id,
+        input_names={name: names[id(source)] for name, source in sources.items() if id(source) in names},
     )

@@ -179,14 +179,14 @@ def dumped_run(
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
         _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
     return GraphRun(
-        graph.phase,
-        graph.number,
-        graph_module,
-        runnable,
-        inputs,
-        providers,
-        graph.compile_id,
-        graph.input_names,
+        phase=graph.phase,
+        index=graph.number,
+        graph_module=graph_module,
+        onnx_model=runnable,
+        inputs=inputs,
+        providers=providers,
+        compile_id=graph.compile_id,
+        input_names=graph.input_names,
     )
 
 

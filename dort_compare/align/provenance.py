@@ -44,12 +44,12 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
         for fx_node in origin.fx_node.split():
             made = nodes.get(fx_node) or [producers[value.name]]
             found[fx_node] = OnnxValue(
-                value.name,
-                origin,
-                tuple(node.op_type for node in made),
-                tuple(node.name for node in made),
-                metadata.get(provenance.COMPUTED_IN),
-                metadata.get(provenance.OPAQUE),
+                name=value.name,
+                provenance=origin,
+                op_types=tuple(node.op_type for node in made),
+                nodes=tuple(node.name for node in made),
+                computed_in=metadata.get(provenance.COMPUTED_IN),
+                opaque=metadata.get(provenance.OPAQUE),
             )
     return found
 

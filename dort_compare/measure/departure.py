@@ -50,7 +50,14 @@ def _of_module(row: ModuleRow) -> Divergence:
     what = f"the {'output' if row.kind == 'output' else 'gradient by the output'}{_leaf(row)} of {name}"
     nodes = row.fx_nodes or (row.fx_node,)
     target = row.target if len(nodes) == 1 else ""
-    return Divergence("eager", " ".join(nodes), target, None, (), row.cause, row.source, _reason(what, row))
+    return Divergence(
+        phase="eager",
+        fx_node=" ".join(nodes),
+        target=target,
+        module=row.cause,
+        source=row.source,
+        reason=_reason(what, row),
+    )
 
 
 def _leaf(row: ModuleRow) -> str:
@@ -59,9 +66,8 @@ def _leaf(row: ModuleRow) -> str:
 
 def _of_outcome(row: OutcomeRow) -> Divergence:
     module = row.name.rpartition(".")[0] if row.kind == "gradient" and not _is_argument(row) else ""
-    return Divergence(
-        "eager", f"{row.kind} {row.name}", "", None, (), module, "", _reason(f"{row.kind} {row.name}", row)
-    )
+    what = f"{row.kind} {row.name}"
+    return Divergence(phase="eager", fx_node=what, module=module, reason=_reason(what, row))
 
 
 def _reason(what: str, row: ModuleRow | OutcomeRow) -> str:

@@ -164,4 +164,4 @@ def _unseen(seen: Observed, is_compared: bool) -> Divergence:
         f"the program that ran departs from its {seen.execution} model whose values were exposed: {found}{alone}; "
         f"dort-compare bisect says whether an optimizer does it"
     )
-    return Divergence(seen.phase, seen.output, "", seen.output, (), "", "", reason)
+    return Divergence(phase=seen.phase, fx_node=seen.output, onnx_value=seen.output, reason=reason)

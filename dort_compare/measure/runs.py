@@ -71,12 +71,12 @@ class ReportedRun:
 def run_of(report: Json, name: str = "") -> ReportedRun:
     """The run that a report, as ``Report.as_json`` gives it, tells of. Graphs count within their phase."""
     return ReportedRun(
-        name,
-        report["verdict"],
-        str(report.get("summary") or report["verdict"]),
-        report.get("settings") or {},
-        report.get("environment") or {},
-        {**dict(_values(report)), **dict(_outputs(report))},
+        name=name,
+        verdict=report["verdict"],
+        summary=str(report.get("summary") or report["verdict"]),
+        settings=report.get("settings") or {},
+        environment=report.get("environment") or {},
+        states={**dict(_values(report)), **dict(_outputs(report))},
     )
 
 

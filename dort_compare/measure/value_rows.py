@@ -80,15 +80,15 @@ class PairJudge:
         )
         op_types = first.op_type(pair.first), second.op_type(pair.second)
         return ValueRow(
-            pair,
-            (_name(met.first.dtype), _name(met.second.dtype)),
-            (tuple(met.first.shape), tuple(met.second.shape)),
-            op_types,
-            inherited,
-            local,
-            floor,
-            "random" if any(op in RANDOM_OPERATORS for op in op_types) else status,
-            is_near,
+            pair=pair,
+            dtypes=(_name(met.first.dtype), _name(met.second.dtype)),
+            shapes=(tuple(met.first.shape), tuple(met.second.shape)),
+            op_types=op_types,
+            inherited=inherited,
+            local=local,
+            noise_floor=floor,
+            status="random" if any(op in RANDOM_OPERATORS for op in op_types) else status,
+            is_near=is_near,
         )
 
     def _local(

@@ -15,7 +15,7 @@ from dort_compare.measure.rows import Row, json_number
 Judgement = Literal["agree", "diverge"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Divergence:
     """A value that departs by itself, or makes more than noise of noise, and why it is held to.
 
@@ -26,11 +26,11 @@ class Divergence:
 
     phase: str
     fx_node: str
-    target: str
-    onnx_value: str | None
-    onnx_nodes: tuple[str, ...]
-    module: str
-    source: str
+    target: str = ""
+    onnx_value: str | None = None
+    onnx_nodes: tuple[str, ...] = ()
+    module: str = ""
+    source: str = ""
     reason: str
     inherited: Distance | None = None
     local: Distance | None = None
@@ -233,4 +233,4 @@ def _outcome_reason(row: OutcomeRow) -> str:
 
 
 def _outside(what: str, reason: str) -> Divergence:
-    return Divergence("eager", what, "", None, (), "", "", reason)
+    return Divergence(phase="eager", fx_node=what, reason=reason)
