@@ -34,10 +34,10 @@ from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun
+from dort_compare.trace.as_it_is import AS_IT_IS
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.functions import refuse_too_many
 from dort_compare.trace.graph_run import EngineName, check_engine
-from dort_compare.trace.onnx import AS_IT_IS
 
 
 def check(

@@ -14,7 +14,8 @@ from dort_compare.measure.onnx_error import Departure, Unoptimized, Values
 from dort_compare.runtime.optimizers import LEVELS, OFF, RULES, optimizers_of
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
-from dort_compare.trace.onnx import AS_IT_IS, optimized
+from dort_compare.trace.as_it_is import AS_IT_IS
+from dort_compare.trace.onnx import optimized
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from dort_compare.measure.verdict import Divergence, Judgement, at_row, judge
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace import GraphRun
+from dort_compare.trace.as_it_is import AS_IT_IS
 from dort_compare.trace.executions import MEMORY
-from dort_compare.trace.onnx import AS_IT_IS, optimized
+from dort_compare.trace.onnx import optimized
 
 
 @dataclass(frozen=True)

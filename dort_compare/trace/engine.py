@@ -7,23 +7,15 @@ from typing import Protocol
 
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import torch
 
 from dort_compare.errors import DortError, ExecutionError
 from dort_compare.runtime.kernels import with_kernels
-from dort_compare.runtime.providers import Provider, SessionSettings, once
+from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
+from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.reference import ReferenceSession
-
-_AS_IT_IS = SessionSettings(
-    session_options={
-        "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-        "log_severity_level": 4,
-        **once(),
-    }
-)
 
 
 class Engine(Protocol):
@@ -41,14 +33,14 @@ def ort_engine(providers: Sequence[Provider]) -> Engine:
 
     def run(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]) -> list[torch.Tensor]:
         try:
-            session = make_session(model, _AS_IT_IS, providers)
+            session = make_session(model, PART_AS_IT_IS, providers)
         except ExecutionError:
             if not _holds_bfloat16(model, feeds):
                 raise
             for i, node in enumerate(model.graph.node):
                 node.name = f"node{i}"
             typed = ir.from_proto(onnx.shape_inference.infer_shapes(model))
-            session = make_session(with_kernels(typed, providers), _AS_IT_IS, providers)
+            session = make_session(with_kernels(typed, providers), PART_AS_IT_IS, providers)
         found = session.run({name: t.to(device) for name, t in feeds.items()}, dict.fromkeys(wanted, device))
         return [tensor.cpu() for tensor in found]
 

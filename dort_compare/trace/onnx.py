@@ -8,7 +8,6 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import torch
 
 from dort_compare.errors import ExecutionError
@@ -17,14 +16,7 @@ from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
-
-AS_IT_IS = SessionSettings(
-    session_options={
-        "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-        "log_severity_level": 3,
-    }
-)
-"""All optimizers off. ONNX Runtime changes a model even then where its provider lacks kernels, as for float16."""
+from dort_compare.trace.as_it_is import AS_IT_IS
 
 
 def onnx_values(

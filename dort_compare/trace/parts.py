@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
-from dort_compare.runtime.providers import Provider, SessionSettings, once
+from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
+from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.captures import reads_of, rename_made, rename_read
 from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.passages import Passages, Source
@@ -140,22 +140,10 @@ class Parts:
         for name, shape in zip(shown, shapes, strict=True):
             model.graph.node.append(onnx.helper.make_node("Shape", [inside.get(name, name)], [shape]))
         is_ort = self.engine == "ort"
-        session = make_session(model, self._settings, self.providers) if is_ort else ReferenceSession(model)
+        session = make_session(model, PART_AS_IT_IS, self.providers) if is_ort else ReferenceSession(model)
         wanted = outputs | dict.fromkeys(shapes, torch.device("cpu"))
         runs = (_named(list(computed), session.run(given, wanted), given, shown) for _ in range(repeats))
         return [{name: found[name] for name in fetch} for found in runs]
-
-    @cached_property
-    def _settings(self) -> SessionSettings:
-        """No optimization, and nothing kept or waiting for a next run: an arena would stay whole for one value of it
-        that is kept, threads that spin would take the time of torch's."""
-        return SessionSettings(
-            session_options={
-                "graph_optimization_level": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-                "log_severity_level": 4,
-                **once(),
-            }
-        )
 
     def _found(
         self, read: Collection[str], feeds: Mapping[str, torch.Tensor]

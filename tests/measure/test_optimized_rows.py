@@ -18,7 +18,7 @@ from dort_compare.lowering import registered, registry
 from dort_compare.measure import optimized as optimized_room
 from dort_compare.models import PARTS, LlamaConfig, build
 from dort_compare.models.llama import ATTENTIONS
-from dort_compare.trace.onnx import AS_IT_IS
+from dort_compare.trace.as_it_is import AS_IT_IS
 
 aten = torch.ops.aten
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
