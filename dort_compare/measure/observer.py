@@ -11,7 +11,7 @@ from torch import fx
 
 from dort_compare.measure.floor import noise_floor
 from dort_compare.measure.metrics import Distance, deviation, distance
-from dort_compare.measure.rows import Row, json_number
+from dort_compare.measure.rows import Row, is_noise, json_number
 from dort_compare.measure.scatter import SAMPLES, Sample, Scatter
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun
@@ -75,7 +75,7 @@ class Observer:
             is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
             error = max(deviation(exact, value) or 0.0 for value in (expected, own)) if is_measured else None
             floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
-        ok = found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
+        ok = is_noise(found, floor)
         if not ok and found.finding is None:
             self._unsettled[executed.step.node] = (len(self.seen), executed.step.value)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))

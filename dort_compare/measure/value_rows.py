@@ -13,6 +13,7 @@ from dort_compare.align.sides import Side
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import but_for_extremes
 from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.rows import is_noise
 from dort_compare.measure.two_models import Met
 from dort_compare.randomness import RANDOM_OPERATORS
 
@@ -73,10 +74,10 @@ class PairJudge:
         dtypes = [self._precision[0].get(pair.first), self._precision[1].get(pair.second)]
         precision = coarsest([dtype for dtype in dtypes if dtype is not None])
         inherited = _distance(met.first, met.second)
-        local, floor, is_noise = self._local(met, inherited, precision)
-        is_near = _is_near(inherited, noise_floor(precision, float(inherited.scale or 0), None))
+        local, floor, is_right = self._local(met, inherited, precision)
+        is_near = is_noise(inherited, noise_floor(precision, float(inherited.scale or 0), None))
         status: Status = (
-            "departs" if not is_noise else "equal" if inherited.equal else "noise" if is_near else "inherits"
+            "departs" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
         )
         op_types = first.op_type(pair.first), second.op_type(pair.second)
         return ValueRow(
@@ -112,10 +113,6 @@ class PairJudge:
         if gap > floor and met.local is not None:
             floor = max(floor, _SHAKEN * _moved(met, met.local, precision))
         return local, floor, gap <= floor
-
-
-def _is_near(found: Distance, floor: float) -> bool:
-    return found.equal or (found.finding is None and found.max_abs is not None and found.max_abs <= floor)
 
 
 def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> float:
