@@ -14,6 +14,7 @@ from torch import nn
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
 from dort_compare.compiled import Compiled, graph_run, run_other
+from dort_compare.dtypes import HALF
 from dort_compare.errors import UsageError
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
@@ -33,7 +34,6 @@ from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.in_float64 import run_in_float64
-from dort_compare.trace.kept import HALF
 from dort_compare.trace.modules import Call
 
 _SCATTER = "how far rounding scatters the results"

@@ -11,8 +11,8 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"checks", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset", "views"}
-    | {"descriptors", "models", "stages"},
+    {"checks", "dtypes", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset"}
+    | {"descriptors", "models", "stages", "views"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},

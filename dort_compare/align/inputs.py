@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.execution import constant
@@ -131,8 +132,8 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype != wanted or not fits:
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
-            f"{flow.title}: input {name!r} takes {_name(wanted)} {declared}, "
-            f"and {_name(tensor.dtype)} {'x'.join(map(str, tensor.shape)) or 'scalar'} is given"
+            f"{flow.title}: input {name!r} takes {dtype_name(wanted)} {declared}, "
+            f"and {dtype_name(tensor.dtype)} {'x'.join(map(str, tensor.shape)) or 'scalar'} is given"
         )
     return tensor.contiguous()
 
@@ -143,10 +144,6 @@ def _dtype(flow: Dataflow, name: str, element: int) -> torch.dtype:
     except (ValueError, KeyError, TypeError):
         kind = onnx.TensorProto.DataType.Name(element)
         raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have") from None
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: Values) -> list[str]:

@@ -6,14 +6,11 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import torch
-
 from dort_compare.align.content import Sketch
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, attributes_of, is_transparent, operator_of
+from dort_compare.dtypes import HALF
 from dort_compare.randomness import RANDOM_OPERATORS
 from dort_compare.trace.dataflow import Dataflow, Node
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class Side:
 
     def halves(self) -> frozenset[str]:
         """The values that went through a half-precision dtype."""
-        found = {name for name, sketch in self.sketches.items() if sketch.dtype in _HALVES}
+        found = {name for name, sketch in self.sketches.items() if sketch.dtype in HALF}
         for node in self.flow.nodes:
             if any(name in found for name in node.operands):
                 found.update(node.results)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx.graph import dtype_abbrs
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError, one_line
 
 _FORM = re.compile(
@@ -17,9 +18,7 @@ _FORM = re.compile(
 )
 _LARGEST = 2**63 - 1
 """What torch draws integers below."""
-_DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {
-    str(dtype).removeprefix("torch."): dtype for dtype in dtype_abbrs
-}
+_DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {dtype_name(dtype): dtype for dtype in dtype_abbrs}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from dort_compare.backends import CompiledGraph, DebugBackend, onnxrt
 from dort_compare.cli.side_by_side import side_by_side
 from dort_compare.comparison import Effort, compare_with
+from dort_compare.dtypes import dtype_name
 from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
 from dort_compare.models import LlamaConfig, build
@@ -64,7 +65,7 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """By name, as strict JSON."""
-        return {**asdict(self), "autocast": str(self.autocast).removeprefix("torch.") if self.autocast else None}
+        return {**asdict(self), "autocast": dtype_name(self.autocast) if self.autocast else None}
 
     def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         """The module and its arguments; what floats among them asks for its gradient in a backward comparison."""

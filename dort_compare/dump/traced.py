@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.dump.arguments import Json, Place, decoded, dtype_named, encoded, placed
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.provenance import source_code, source_line
@@ -71,7 +72,7 @@ def _encoded_value(value: Any) -> Json:
         if value.layout != torch.strided:
             raise UnsupportedGraphError(f"a value is a {value.layout} tensor, which a dump cannot hold")
         return {
-            "dtype": str(value.dtype).removeprefix("torch."),
+            "dtype": dtype_name(value.dtype),
             "shape": [_hint(size) for size in value.shape],
             "stride": [_hint(step) for step in value.stride()],
             "device": str(value.device),

@@ -12,6 +12,8 @@ from torch import fx
 from torch.types import py_sym_types
 from torch.utils._dtype_abbrs import dtype_abbrs
 
+from dort_compare.dtypes import dtype_name
+
 
 def kind_of(value: Any) -> str:
     """Dtype and shape of what torch traced for a node; a number, or its symbol, in full."""
@@ -58,7 +60,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def _short(dtype: torch.dtype) -> str:
-    return dtype_abbrs.get(dtype, str(dtype).removeprefix("torch."))
+    return dtype_abbrs.get(dtype, dtype_name(dtype))
 
 
 def _listed(items: Iterable[Any]) -> str:

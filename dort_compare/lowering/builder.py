@@ -12,6 +12,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 from torch import fx
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering.inference import Inference
 from dort_compare.lowering.operators import Operator
@@ -50,7 +51,7 @@ class Builder:
 
     def computing_in(self, dtype: torch.dtype) -> None:
         """The rest of the current FX node is computed in ``dtype``, and its metadata says so."""
-        self._metadata = {**self._metadata, COMPUTED_IN: str(dtype).removeprefix("torch.")}
+        self._metadata = {**self._metadata, COMPUTED_IN: dtype_name(dtype)}
 
     def made(self, value: ir.Value) -> bool:
         """Whether the current FX node's own ONNX nodes computed ``value``."""
@@ -174,7 +175,7 @@ class Builder:
     def _constant(self, tensor: torch.Tensor) -> ir.Value:
         key = (tensor.dtype, tensor.shape, tensor.reshape(-1).view(torch.uint8).numpy(force=True).tobytes())
         if key not in self._constants:
-            name = self._value_names.mint("const", str(tensor.dtype).removeprefix("torch."))
+            name = self._value_names.mint("const", dtype_name(tensor.dtype))
             self._constants[key] = self.initializer_of(tensor, name)
         return self._constants[key]
 

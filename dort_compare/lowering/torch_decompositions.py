@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch._decomp import get_decompositions
 
-aten = torch.ops.aten
+from dort_compare.dtypes import is_half_tensor
 
+aten = torch.ops.aten
 
 _KEPT_BY_EXPORT = (aten.silu_backward, aten.mish_backward, aten._fused_rms_norm)
 """``run_decompositions`` keeps them for backends that know them; torchlib does not."""
@@ -178,4 +179,4 @@ def _sum_groups(heads: Tensor, groups: int) -> Tensor:
 
 def _wide(tensor: Tensor) -> Tensor:
     """Half precision as float32: sums are kept there, and ONNX Runtime's CPU provider has no half ScatterElements."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    return tensor.float() if is_half_tensor(tensor) else tensor

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from dort_compare.dtypes import HALF
 from dort_compare.trace import Replay
 from dort_compare.trace.spacing import spacing
 
@@ -31,7 +32,7 @@ def _may_round(replay: Replay, node: fx.Node) -> bool:
     that half precision does not hold. A comparison of two tensors of one dtype is exact."""
     dtypes = {dtype for dtype in replay.dtypes() if dtype.is_floating_point}
     numbers = [leaf for leaf in pytree.tree_leaves((node.args, node.kwargs)) if type(leaf) in (int, float)]
-    halves = [dtype for dtype in dtypes if dtype in (torch.float16, torch.bfloat16)]
+    halves = [dtype for dtype in dtypes if dtype in HALF]
     inexact = any(
         torch.tensor(number, dtype=dtype, device="cpu").item() != number for number in numbers for dtype in halves
     )
@@ -43,7 +44,7 @@ def _nudged(first: int) -> Callable[[torch.Tensor], torch.Tensor]:
     directions = itertools.cycle((first, -first))
 
     def nudge(value: torch.Tensor) -> torch.Tensor:
-        if value.dtype not in (torch.float16, torch.bfloat16):
+        if value.dtype not in HALF:
             return value
         return (value.double() + next(directions) * value.double().sign() * spacing(value, value.dtype)).float()
 

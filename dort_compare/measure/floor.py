@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from dort_compare.dtypes import HALF
+
 _ULPS = 4
 _RELATIVE = {
     torch.float64: 1e-12,
@@ -87,6 +89,6 @@ def noise_floor(precision: torch.dtype | None, scale: float, reference_error: fl
         return allowed
     if reference_error > _MOSTLY_NOISE * scale:
         return max(allowed, 10 * reference_error)
-    if precision in (torch.float16, torch.bfloat16):
+    if precision in HALF:
         return 2 * reference_error + (allowed / _ULPS if numel >= MANY else allowed)
     return max(allowed, 2 * reference_error)

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from dort_compare.align.provenance import OnnxValue
+from dort_compare.dtypes import dtype_name
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.local import LocalError, local_error
@@ -107,7 +108,7 @@ class Judge:
             source=origin.source,
             code=source_code(_call_of(node)),
             operands=tuple(operand.name for operand in _operands(node)),
-            dtype=str(expected.dtype).removeprefix("torch."),
+            dtype=dtype_name(expected.dtype),
             shape=tuple(expected.shape),
             status=status,
             **measured,  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import fx
 
+from dort_compare.dtypes import HALF
 from dort_compare.measure.blocks import blocks
 from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.exact import is_exact, right_elements
@@ -18,7 +19,6 @@ from dort_compare.measure.shake import shake
 from dort_compare.measure.terms import terms
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
-from dort_compare.trace.kept import HALF
 
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _EXTREME = 0.25

@@ -12,6 +12,7 @@ from torch import fx
 
 from dort_compare.align.sightings import GraphCall
 from dort_compare.align.traced_calls import is_backward
+from dort_compare.dtypes import dtype_name
 from dort_compare.measure.metrics import Distance, Number
 from dort_compare.measure.module_matches import Match, Matches
 from dort_compare.measure.rows import json_number
@@ -99,7 +100,7 @@ def _why_not(place: Place, match: Match | None, matches: Matches) -> str | None:
 
 
 def _row(place: Place, match: Match | None, reason: str | None, matches: Matches, around: _Surroundings) -> ModuleRow:
-    dtype, shape = str(matches.dtypes[place]).removeprefix("torch."), tuple(matches.shapes[place])
+    dtype, shape = dtype_name(matches.dtypes[place]), tuple(matches.shapes[place])
     call = place.call
     row = ModuleRow(call.module, call.number, place.leaf, place.kind, dtype, shape, "unaligned", reason)
     if match is None or reason is not None:

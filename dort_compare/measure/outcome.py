@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.metrics import Distance, Number, measure
 from dort_compare.measure.rows import is_noise, json_number
 from dort_compare.trace import Outcome
-from dort_compare.trace.kept import HALF
 from dort_compare.trace.modules import Call
 
 Kind = Literal["output", "gradient"]
@@ -89,7 +89,7 @@ def _row(
 ) -> OutcomeRow:
     one = expected if expected is not None else got
     assert one is not None
-    row = OutcomeRow(backend, kind, name, str(one.dtype).removeprefix("torch."), tuple(one.shape), ok=False)
+    row = OutcomeRow(backend, kind, name, dtype_name(one.dtype), tuple(one.shape), ok=False)
     if expected is None or got is None:
         if kind == "output" or got is None or one.any():
             return row

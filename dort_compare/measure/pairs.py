@@ -10,6 +10,7 @@ from typing import Literal
 import onnx
 import torch
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.measure.metrics import Distance, distance
 from dort_compare.measure.summary import summarize
 
@@ -72,7 +73,7 @@ def _value(name: str, trace: ModelTrace) -> PairedValue:
     tensor = trace.tensors[name]
     return PairedValue(
         kind=trace.kinds.get(name, "result"),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=dtype_name(tensor.dtype),
         shape=tuple(tensor.shape),
         content=summarize(tensor),
         op_type=trace.op_types.get(name, ""),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 
+from dort_compare.dtypes import dtype_name, is_floating_tensor, is_half_tensor
 from dort_compare.measure.graph_rows import Watch
 from dort_compare.measure.rows import json_number
 from dort_compare.measure.use import Use, use_of
 from dort_compare.provenance import Phase, Provenance
 from dort_compare.trace import GraphRun, Step
-from dort_compare.trace.kept import HALF
 
 Finding = Literal["overflows", "near the range", "underflows", "holds no digit"]
 _NEAR = 2.0
@@ -109,7 +109,7 @@ class PrecisionWatch:
 
     def _see(self, run: GraphRun, step: Step, astray: set[str]) -> None:
         value, inherits = step.value, not astray.isdisjoint(step.operands)
-        if not _is_half(value) or not value.numel() or _is_view(step) or step.exact.shape != value.shape:
+        if not is_half_tensor(value) or not value.numel() or _is_view(step) or step.exact.shape != value.shape:
             if inherits:
                 astray.add(step.node.name)
             return
@@ -118,7 +118,7 @@ class PrecisionWatch:
         if finding is not None and finding != "near the range":
             astray.add(step.node.name)
         at = Provenance.of(step.node, run.phase)
-        dtype = str(value.dtype).removeprefix("torch.")
+        dtype = dtype_name(value.dtype)
         place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
         found = RangeUse(*place, dtype, use, finding, inherits)
         self._half_values += 1
@@ -132,14 +132,14 @@ def casts_of(run: GraphRun) -> Iterator[Cast]:
     """The casts of a graph, in its order; a number that is not a tensor, or one of no dimension, promotes nothing."""
     for node in run.graph_module.graph.nodes:
         result = node.meta.get("val")
-        if node.op != "call_function" or not _is_floating(result):
+        if node.op != "call_function" or not is_floating_tensor(result):
             continue
         read = [operand.meta.get("val") for operand in node.all_input_nodes]
-        tensors = [value for value in read if _is_floating(value) and (value.dim() or not result.dim())]
+        tensors = [value for value in read if is_floating_tensor(value) and (value.dim() or not result.dim())]
         for dtype in dict.fromkeys(value.dtype for value in tensors if value.dtype != result.dtype):
             at = Provenance.of(node, run.phase)
             place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
-            yield Cast(*place, *(str(each).removeprefix("torch.") for each in (dtype, result.dtype)))
+            yield Cast(*place, dtype_name(dtype), dtype_name(result.dtype))
 
 
 def _finding(use: Use) -> Finding | None:
@@ -157,11 +157,3 @@ def _is_view(step: Step) -> bool:
     memory = step.value.untyped_storage().data_ptr()
     tensors = (operand for operand in step.operands.values() if isinstance(operand, torch.Tensor))
     return any(operand.untyped_storage().data_ptr() == memory for operand in tensors)
-
-
-def _is_half(value: Any) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.dtype in HALF
-
-
-def _is_floating(value: Any) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()

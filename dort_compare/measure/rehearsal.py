@@ -10,11 +10,12 @@ from functools import cached_property
 import torch
 from torch import fx
 
+from dort_compare.dtypes import is_half_tensor
 from dort_compare.measure.floor import coarsest
 from dort_compare.measure.half_floor import half_floor, relative_error, roundings_before
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
-from dort_compare.trace.kept import HALF, Kept, Referee
+from dort_compare.trace.kept import Kept, Referee
 from dort_compare.trace.training_step import MakeInterpreter, TrainingStep
 
 Key = tuple[int, str, str]
@@ -173,7 +174,7 @@ def _is_measure(exact: torch.Tensor) -> bool:
 
 def _half_dtypes(graph: fx.Graph) -> list[torch.dtype]:
     values = (node.meta.get("val") for node in graph.nodes)
-    return [value.dtype for value in values if isinstance(value, torch.Tensor) and value.dtype in HALF]
+    return [value.dtype for value in values if is_half_tensor(value)]
 
 
 def _dependent(graph: fx.Graph, names: set[str]) -> set[str]:

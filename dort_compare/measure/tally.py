@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.measure.blocks import Floats, Workspace, product
 from dort_compare.measure.distances import Distance, Number
 
@@ -97,7 +98,7 @@ class Tally:
         """Sum up, once every block of the pair has been added."""
         findings = [f"{count} {what}" for what, count in self.unmatched.items() if count]
         if expected.dtype != got.dtype:
-            findings.insert(0, f"dtype {_name(got.dtype)} instead of {_name(expected.dtype)}")
+            findings.insert(0, f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
         measured = self.finite > 0 or self.different == 0
         return Distance(
             equal=expected.dtype == got.dtype and self.different == 0,
@@ -149,7 +150,3 @@ def _integer_scale(block: torch.Tensor) -> int:
 def _ordered(block: torch.Tensor) -> torch.Tensor:
     """Integers as int64 with the same order and the same differences (uint64: less 2^63)."""
     return block.view(torch.int64) ^ _LOWEST if block.dtype == torch.uint64 else block.to(torch.int64)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

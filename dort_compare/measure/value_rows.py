@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
+from dort_compare.dtypes import dtype_name
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import but_for_extremes
 from dort_compare.measure.metrics import Distance, deviation, distance
@@ -82,7 +83,7 @@ class PairJudge:
         op_types = first.op_type(pair.first), second.op_type(pair.second)
         return ValueRow(
             pair=pair,
-            dtypes=(_name(met.first.dtype), _name(met.second.dtype)),
+            dtypes=(dtype_name(met.first.dtype), dtype_name(met.second.dtype)),
             shapes=(tuple(met.first.shape), tuple(met.second.shape)),
             op_types=op_types,
             inherited=inherited,
@@ -181,7 +182,3 @@ def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool
     source = before.operands[0]
     dtypes = [own.get(value) for value in (source, narrowed, name)]
     return None not in dtypes and dtypes[0] == dtypes[2] == torch.promote_types(dtypes[0], dtypes[1])  # type: ignore[arg-type]
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

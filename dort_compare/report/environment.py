@@ -12,6 +12,7 @@ import onnxruntime
 import torch
 
 from dort_compare.backends.options import Options
+from dort_compare.dtypes import dtype_name
 from dort_compare.trace.modules import Call
 
 
@@ -20,7 +21,7 @@ def settings(call: Call, options: Options, dynamic: bool | None) -> dict[str, An
     providers = options.providers and [str(each[0] if isinstance(each, tuple) else each) for each in options.providers]
     return {
         "backward": call.backward,
-        "autocast": str(call.autocast).removeprefix("torch.") if call.autocast else None,
+        "autocast": dtype_name(call.autocast) if call.autocast else None,
         "dynamic": dynamic,
         "exporter": options.exporter,
         "opset": options.opset,

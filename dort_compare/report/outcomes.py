@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rollup import ranked
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
@@ -37,7 +38,7 @@ def tensors_table(kind: str, tensors: Mapping[str, torch.Tensor]) -> str:
     """Name, dtype, shape and sum of tensors."""
     table = new_table("kind", "name", "dtype", "shape", "sum")
     for name, tensor in tensors.items():
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        dtype = dtype_name(tensor.dtype)
         table.add_row(kind, name, dtype, shape_text(tensor.shape), f"{tensor.sum(dtype=torch.float64).item():.6g}")
     return rendered(table)
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
+from dort_compare.dtypes import dtype_name
 from dort_compare.runtime.providers import Provider, loads
 
 _FLOAT, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.BFLOAT16
@@ -55,7 +56,7 @@ def _stands_alone(node: ir.Node) -> bool:
 
 def _dtypes(node: ir.Node) -> str:
     found = {value.dtype: None for value in (*node.inputs, *node.outputs) if value is not None and value.dtype}
-    return ", ".join(str(to_torch_dtype(dtype)).removeprefix("torch.") for dtype in found)
+    return ", ".join(dtype_name(to_torch_dtype(dtype)) for dtype in found)
 
 
 class _Probe:

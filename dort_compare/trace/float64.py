@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from dort_compare.dtypes import is_floating_tensor
 from dort_compare.scalars import is_number, unbacked_symbols
 from dort_compare.trace.eager import Interpreter, reproducible
 
@@ -86,6 +87,4 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
 def _raised(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float64 if value.is_floating_point else value
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    return value
+    return value.double() if is_floating_tensor(value) else value

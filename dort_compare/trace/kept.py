@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from dort_compare.dtypes import HALF, is_floating_tensor, is_half_tensor
 from dort_compare.trace.eager import Interpreter, reproducible
 from dort_compare.trace.float64 import Float64, call_raised
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class Kept(Interpreter):
@@ -39,7 +38,7 @@ class Kept(Interpreter):
 
     def _is_wide(self, operand: fx.Node) -> bool:
         given, traced = (pytree.tree_leaves(value) for value in (self.env[operand], operand.meta.get("val")))
-        return any(_is_half(t) and g.dtype not in HALF for g, t in zip(given, traced, strict=True))
+        return any(is_half_tensor(t) and g.dtype not in HALF for g, t in zip(given, traced, strict=True))
 
 
 class Referee(Float64):
@@ -65,22 +64,22 @@ class Referee(Float64):
         return value
 
     def _rounds(self, node: fx.Node) -> bool:
-        if node.target is operator.getitem or not any(map(_is_half, pytree.tree_leaves(node.meta.get("val")))):
+        if node.target is operator.getitem or not any(map(is_half_tensor, pytree.tree_leaves(node.meta.get("val")))):
             return False
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._probe)
-        if any(_is_floating(leaf) and not _is_half(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
+        if any(is_floating_tensor(leaf) and not is_half_tensor(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
             return True
         try:
             narrow, wide = reproducible(node.target)(*args, **kwargs), call_in_float32(node.target, args, kwargs)
         except RuntimeError:  # a kernel may refuse random operands
             return True
         pairs = zip(pytree.tree_leaves(narrow), pytree.tree_leaves(wide), strict=True)
-        return not all(torch.equal(n.float(), w) for n, w in pairs if _is_half(n))
+        return not all(torch.equal(n.float(), w) for n, w in pairs if is_half_tensor(n))
 
     def _probe(self, operand: fx.Node) -> Any:
         """Random numbers between 1/2 and 2 in place of an operand, whose own may be zeros or have overflowed."""
         value, traced = self.env[operand], operand.meta.get("val")
-        if not _is_floating(value) or not isinstance(traced, torch.Tensor):
+        if not is_floating_tensor(value) or not isinstance(traced, torch.Tensor):
             return value
         generator = torch.Generator().manual_seed(value.numel())
         drawn = torch.rand(value.shape, generator=generator, device="cpu").mul_(1.5).add_(0.5)
@@ -91,7 +90,7 @@ def as_traced(value: Any, node: fx.Node) -> Any:
     """``value`` with what is wider than torch traced for ``node`` rounded to half precision."""
 
     def rounded(each: Any, traced: Any) -> Any:
-        return each.to(traced.dtype) if _is_half(traced) and isinstance(each, torch.Tensor) else each
+        return each.to(traced.dtype) if is_half_tensor(traced) and isinstance(each, torch.Tensor) else each
 
     traced = node.meta.get("val")
     if isinstance(value, (tuple, list)) and isinstance(traced, (tuple, list)):
@@ -107,12 +106,4 @@ def call_in_float32(target: Any, args: Any, kwargs: Any) -> Any:
 def _raised(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float32 if value in HALF else value
-    return value.float() if _is_half(value) else value
-
-
-def _is_floating(value: Any) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _is_half(value: Any) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.dtype in HALF
+    return value.float() if is_half_tensor(value) else value

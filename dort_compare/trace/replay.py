@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.dtypes import is_floating_tensor
 from dort_compare.trace.eager import reproducible
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
@@ -62,7 +63,7 @@ class Replay:
     def magnitude(self, below: float) -> float:
         """The largest absolute value among the floating numbers that it was given, of those ``below`` a limit; 0 where
         there are none."""
-        sizes = (value.double().abs() for value in self._values.values() if _is_floating(value))
+        sizes = (value.double().abs() for value in self._values.values() if is_floating_tensor(value))
         return max((float(size.masked_fill(~(size < below), 0).max()) for size in sizes if size.numel()), default=0.0)
 
     def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
@@ -118,7 +119,7 @@ class Replay:
         if node.name not in self._values:
             raise _UnknownError(node.name)
         value = self._values[node.name]
-        if self._change and _is_floating(value):
+        if self._change and is_floating_tensor(value):
             return self._change(value)
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
@@ -139,10 +140,6 @@ def chain_to(node: fx.Node, known: Collection[str]) -> list[fx.Node]:
 def _reads_memory(node: fx.Node) -> bool:
     """Whether the op counts in the memory of its first operand, whose layout the other execution need not share."""
     return "as_strided" in str(node.target)
-
-
-def _is_floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _laid_out(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:

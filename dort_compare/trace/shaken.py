@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from dort_compare.dtypes import HALF
 from dort_compare.randomness import draws
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
@@ -18,7 +19,6 @@ from dort_compare.trace.ties import in_reverse, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
 
-_HALVES = (torch.float16, torch.bfloat16)
 _UNIT = 0.75
 """Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
 _SUMS = (torch.ops.aten.sum.default, torch.ops.aten.sum.dim_IntList)
@@ -59,7 +59,7 @@ class _Chance:
     def steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
         """How far each element moves, up or down, in roundings: up to ``width`` of the size that ours have where chance
         picks it, else not at all."""
-        is_half = like.dtype in _HALVES
+        is_half = like.dtype in HALF
         wide = torch.float32 if is_half else torch.float64
         chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
         towards = chance * (2 / self.share) - 1
@@ -113,7 +113,7 @@ class _Shaken(Watched):
         self, total: torch.Tensor, terms: torch.Tensor, dims: Sequence[int] | None = None, keepdim: bool = False
     ) -> torch.Tensor:
         """``total`` with what ``terms`` in another order may leave where it is zero; integers leave none."""
-        if total.dtype in _HALVES or not terms.numel() or not terms.is_floating_point():
+        if total.dtype in HALF or not terms.numel() or not terms.is_floating_point():
             return total
         if torch.equal(terms, terms.round()):
             return total
@@ -129,7 +129,7 @@ class _Shaken(Watched):
         gap = exact - nearest
         if not gap.any():
             return nearest
-        steps = self.chance.steps(nearest, 1 if traced.dtype in _HALVES else width)
+        steps = self.chance.steps(nearest, 1 if traced.dtype in HALF else width)
         steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
         moved = _stepped(nearest, steps, traced.dtype).to(traced.dtype)
         return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from dort_compare.dtypes import HALF
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
 from dort_compare.lowering.precision import in_float32, opmath
@@ -91,7 +92,7 @@ def fma(op: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     Products are exact in a dtype twice as wide, which float64 has not: there they are rounded.
     """
     dtype = op.result.dtype
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else torch.float64
+    wide = torch.float32 if dtype in HALF else torch.float64
     if wide != dtype:
         op.computing_in(wide)
     a, b, c = promoted(op, (a, b, c), wide)
