@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import onnx
 import torch
 from torch import fx
 
@@ -75,6 +76,11 @@ class Provenance:
             return None
         keys = (FX_NODE, ATEN_TARGET, PHASE, MODULE, SOURCE)
         return cls(*(metadata.get(key, "") for key in keys))
+
+
+def metadata_of(owner: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
+    """What the ``metadata_props`` of an ONNX node or value hold, by key."""
+    return {entry.key: entry.value for entry in owner.metadata_props}
 
 
 def target_name(node: fx.Node) -> str:

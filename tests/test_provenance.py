@@ -5,12 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch import Tensor, fx, nn
 
 from dort_compare import provenance
-from dort_compare.provenance import NameAuthority, Provenance, module_path, source_code, source_line, target_name
+from dort_compare.provenance import (
+    NameAuthority,
+    Provenance,
+    metadata_of,
+    module_path,
+    source_code,
+    source_line,
+    target_name,
+)
 
 TORCH = Path(torch.__file__).parent
 
@@ -87,6 +96,15 @@ def test_metadata_can_be_read_back() -> None:
         f"dort_compare.{key}" for key in ("fx_node", "aten_target", "phase", "module", "source")
     }
     assert provenance.FX_NODE in written.metadata()
+
+
+def test_metadata_of_a_node_of_a_model_reads_back_too() -> None:
+    written = Provenance("mul_3", "aten.mul.Tensor", "forward")
+    proto = onnx.NodeProto()
+    for key, value in written.metadata().items():
+        proto.metadata_props.add(key=key, value=value)
+    assert metadata_of(proto) == written.metadata()
+    assert (Provenance.read(metadata_of(proto)), metadata_of(onnx.ValueInfoProto())) == (written, {})
 
 
 def test_a_name_is_minted_once() -> None:

@@ -34,9 +34,9 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     for name in (labels.keys() & computed) - spoken_for:
         if name in outputs or theirs.get(name) in (None, ours.get(name)):
             _label(_value_info(model.graph, name), labels[name])
-    made = {name: _metadata(node) for node in own.graph.node for name in node.output if name}
+    made = {name: provenance.metadata_of(node) for node in own.graph.node for name in node.output if name}
     for node in model.graph.node:
-        if provenance.FX_NODE not in _metadata(node):
+        if provenance.FX_NODE not in provenance.metadata_of(node):
             found = (labels.get(name) or made.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
     return model
@@ -62,16 +62,12 @@ def _labelled_values(model: onnx.ModelProto) -> dict[str, Mapping[str, str]]:
     """The metadata of the values that stand for FX nodes, by name."""
     labelled = {value.name for value in values_of_fx_nodes(model).values()}
     values = (*model.graph.value_info, *model.graph.output)
-    return {value.name: _metadata(value) for value in values if value.name in labelled}
+    return {value.name: provenance.metadata_of(value) for value in values if value.name in labelled}
 
 
 def _value_info(graph: onnx.GraphProto, name: str) -> onnx.ValueInfoProto:
     known = next((value for value in (*graph.output, *graph.value_info) if value.name == name), None)
     return known if known is not None else graph.value_info.add(name=name)
-
-
-def _metadata(owner: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in owner.metadata_props}
 
 
 def _label(owner: onnx.NodeProto | onnx.ValueInfoProto, metadata: Mapping[str, str]) -> None:

@@ -151,5 +151,4 @@ def _call(node: onnx.NodeProto) -> tuple[str, str, tuple[str, ...], tuple[str, .
 
 
 def _fx_nodes(node: onnx.NodeProto) -> list[str]:
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    return metadata.get(provenance.FX_NODE, "").split()
+    return provenance.metadata_of(node).get(provenance.FX_NODE, "").split()

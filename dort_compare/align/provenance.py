@@ -32,12 +32,12 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
     graph = model.graph
     nodes: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
-        for fx_node in _metadata(node).get(provenance.FX_NODE, "").split():
+        for fx_node in provenance.metadata_of(node).get(provenance.FX_NODE, "").split():
             nodes.setdefault(fx_node, []).append(node)
     producers = {name: node for node in graph.node for name in node.output}
     found: dict[str, OnnxValue] = {}
     for value in (*graph.value_info, *graph.output):
-        metadata = _metadata(value)
+        metadata = provenance.metadata_of(value)
         origin = Provenance.read(metadata)
         if origin is None or value.name not in producers:
             continue
@@ -52,7 +52,3 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
                 opaque=metadata.get(provenance.OPAQUE),
             )
     return found
-
-
-def _metadata(owner: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in owner.metadata_props}

@@ -138,7 +138,7 @@ def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], tor
 
 
 def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:
-    return provenance.Provenance.read({entry.key: entry.value for entry in node.metadata_props})
+    return provenance.Provenance.read(provenance.metadata_of(node))
 
 
 def _without_memory(tensors: Sequence[torch.Tensor]) -> ExecutionError | None:
