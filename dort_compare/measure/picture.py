@@ -9,11 +9,16 @@ from typing import Any
 
 import torch
 
+from dort_compare.measure.distances import Number
+from dort_compare.measure.integers import as_floats, gaps
+
 _SAMPLE = 2**14
 _BINS = 40
 _WORST = 8
 _PARTS = 32
 _POWERS = (-40, 40)
+_TOO_LARGE = 2**53
+"""The first integer that a float64, as a browser has it, does not tell from its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +26,13 @@ class Element:
     """One element: its index and what each side has there; ``exact`` is float64's, None where there is none."""
 
     index: tuple[int, ...]
-    torch: float
-    onnx: float
-    exact: float | None
+    torch: Number
+    onnx: Number
+    exact: Number | None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON, NaN and infinities as the strings "nan", "inf" and "-inf"."""
+        """Strict JSON, NaN and infinities as the strings "nan", "inf" and "-inf", and so integers from 2^53 on, which
+        a browser would round."""
         numbers = {"torch": self.torch, "onnx": self.onnx, "exact": self.exact}
         return {"index": list(self.index), **{name: _told(value) for name, value in numbers.items()}}
 
@@ -64,9 +70,9 @@ class Picture:
 def picture(expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | None, at: Sequence[int] | None) -> Picture:
     """The picture of two real tensors of one shape with at least one element; ``at`` is the index of the worst."""
     steps = _thinned(expected.shape)
-    one, other = (tensor[steps].to("cpu", torch.float64) for tensor in (expected, own))
-    same = (one == other) | (one.isnan() & other.isnan())
-    gap = (one - other).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0)
+    sides = [tensor[steps].cpu() for tensor in (expected, own)]
+    gap = _gap(*sides)
+    one, other = (side.double() for side in sides)
     finite = torch.cat([side[side.isfinite()] for side in (one, other)])
     low, high = (finite.min().item(), finite.max().item()) if finite.numel() else (0.0, 0.0)
     places = dict.fromkeys([tuple(at)] if at is not None else []) | dict.fromkeys(_furthest(gap, steps))
@@ -76,13 +82,22 @@ def picture(expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | Non
         torch=_histogram(one, low, high),
         onnx=_histogram(other, low, high),
         powers=_powers(gap),
-        equal=int(same.sum()),
+        equal=int((gap == 0).sum()),
         unfinite=int(gap.isinf().sum()),
         worst=tuple(_element(index, expected, own, exact) for index in list(places)[:_WORST]),
         along=tuple(_along(gap, dimension) for dimension in range(gap.dim())),
         looked_at=gap.numel(),
         numel=expected.numel(),
     )
+
+
+def _gap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """|torch - onnx| of each element in float64: 0 where they are equal alone, inf where one of them is not finite."""
+    if not one.is_floating_point() and not other.is_floating_point():
+        return as_floats(gaps(one, other))
+    one, other = one.double(), other.double()
+    same = (one == other) | (one.isnan() & other.isnan())
+    return (one - other).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0)
 
 
 def _thinned(shape: Sequence[int]) -> tuple[slice, ...]:
@@ -124,7 +139,12 @@ def _furthest(gap: torch.Tensor, steps: Sequence[slice]) -> list[tuple[int, ...]
 
 
 def _element(index: tuple[int, ...], expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | None) -> Element:
-    return Element(index, float(expected[index]), float(own[index]), None if exact is None else float(exact[index]))
+    return Element(index, _at(expected, index), _at(own, index), None if exact is None else _at(exact, index))
+
+
+def _at(tensor: torch.Tensor, index: tuple[int, ...]) -> Number:
+    number = tensor[index].item()
+    return int(number) if isinstance(number, bool) else number
 
 
 def _along(gap: torch.Tensor, dimension: int) -> tuple[float, ...]:
@@ -132,5 +152,7 @@ def _along(gap: torch.Tensor, dimension: int) -> tuple[float, ...]:
     return tuple(part.max().item() for part in line.tensor_split(min(_PARTS, len(line))))
 
 
-def _told(number: float | None) -> float | str | None:
+def _told(number: Number | None) -> Number | str | None:
+    if isinstance(number, int):
+        return number if abs(number) < _TOO_LARGE else str(number)
     return number if number is None or math.isfinite(number) else str(number)

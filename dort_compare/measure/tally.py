@@ -12,8 +12,8 @@ import torch
 from dort_compare.dtypes import dtype_name
 from dort_compare.measure.blocks import Floats, Workspace, product
 from dort_compare.measure.distances import Distance, Number
+from dort_compare.measure.integers import LOWEST, gaps, ordered
 
-_LOWEST = -(2**63)  # of int64; XOR with it maps the order of uint64 onto that of int64
 _SMALLEST_SQUARES = 1e-280  # a sum of squares below it may have lost terms to underflow
 
 
@@ -68,10 +68,9 @@ class Tally:
     def add_integers(self, start: int, expected: torch.Tensor, got: torch.Tensor) -> None:
         """Add flat blocks of integers or bools. A gap is exact modulo 2^64, so read as unsigned it is exact."""
         self.scale = max(self.scale, _integer_scale(expected))
-        ordered = _ordered(expected), _ordered(got)
-        gap = torch.maximum(*ordered) - torch.minimum(*ordered)
-        rank = gap ^ _LOWEST
-        largest = int(rank.max()) - _LOWEST
+        gap = gaps(expected, got)
+        rank = gap ^ LOWEST
+        largest = int(rank.max()) - LOWEST
         total = gap.sum(dtype=torch.float64).item() + 2.0**64 * int((gap < 0).sum())
         self._add_gap(gap.numel(), different=int(gap.count_nonzero()), largest=largest, total=total)
         floats = expected.double(), got.double()
@@ -143,10 +142,5 @@ def _unmatched(expected: torch.Tensor, got: torch.Tensor) -> dict[str, int]:
 
 
 def _integer_scale(block: torch.Tensor) -> int:
-    offset = -_LOWEST if block.dtype == torch.uint64 else 0
-    return max(abs(int(bound) + offset) for bound in _ordered(block).aminmax())
-
-
-def _ordered(block: torch.Tensor) -> torch.Tensor:
-    """Integers as int64 with the same order and the same differences (uint64: less 2^63)."""
-    return block.view(torch.int64) ^ _LOWEST if block.dtype == torch.uint64 else block.to(torch.int64)
+    offset = -LOWEST if block.dtype == torch.uint64 else 0
+    return max(abs(int(bound) + offset) for bound in ordered(block).aminmax())

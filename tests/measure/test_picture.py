@@ -42,6 +42,24 @@ def test_what_is_not_finite_is_counted_and_becomes_strict_json() -> None:
     assert data["along"] == [[0.0, "inf", 0.0, "inf"]]
 
 
+def test_integers_that_float64_rounds_are_told_apart() -> None:
+    torch_side = torch.tensor([2**53, 7, -(2**63)])
+    onnx_side = torch.tensor([2**53 + 1, 7, 2**63 - 1])
+    found = picture(torch_side, onnx_side, None, None)
+    assert (found.equal, found.powers, found.along) == (1, ((0, 1), (19, 1)), ((1.0, 0.0, 2.0**64),))
+    assert [(each.index, each.torch, each.onnx) for each in found.worst] == [
+        ((2,), -(2**63), 2**63 - 1), ((0,), 2**53, 2**53 + 1),
+    ]  # fmt: skip
+    worst = json.loads(json.dumps(found.to_json(), allow_nan=False))["worst"]
+    assert worst[1] == {"index": [0], "torch": "9007199254740992", "onnx": "9007199254740993", "exact": None}
+
+
+def test_unsigned_integers_keep_their_order() -> None:
+    one, other = (torch.tensor([number], dtype=torch.uint64) for number in (2**64 - 1, 1))
+    found = picture(one, other, None, None)
+    assert (found.along, found.worst[0].torch, found.worst[0].onnx) == (((2.0**64,),), 2**64 - 1, 1)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1), (2, 3, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
 def test_every_shape_and_dtype(shape, dtype) -> None:

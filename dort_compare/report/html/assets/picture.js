@@ -57,7 +57,7 @@ function bars(title, legend, spoken, data, series, label) {
 }
 
 function worstElements({ worst }) {
-  const text = (value) => (typeof value === "number" ? String(Number(value.toPrecision(7))) : value ?? "–");
+  const text = (value) => (typeof value === "number" ? String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(7))) : value ?? "–");
   return table("The worst elements", [["index", (each) => `[${each.index.join(", ")}]`, "code"], ["torch", (each) => text(each.torch), "number"], ["ONNX", (each) => text(each.onnx), "number"],
     ["float64", (each) => text(each.exact), "number"]], worst);
 }
