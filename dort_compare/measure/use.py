@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 
 _SAMPLE = 4096
+_SIZES = 64
+"""Of how many sizes of tensors the places of the sample are kept: 32 KiB each, and a model has few."""
 _NEAR_A_MASK = 2.0**-6
 _MASKS = tuple(times * torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32) for times in (1, 2))
 """What stands for infinity: the largest number of a dtype, or the sum of two."""
@@ -69,8 +71,9 @@ def _sampled(value: torch.Tensor, exact: torch.Tensor) -> tuple[torch.Tensor, to
     return value[at].double(), exact[at], tiny
 
 
-@functools.cache
+@functools.lru_cache(maxsize=_SIZES)
 def _places(numel: int) -> torch.Tensor:
+    """Where to look in a tensor of so many elements: the same places each time."""
     return torch.randint(numel, (_SAMPLE,), generator=torch.Generator().manual_seed(numel), device="cpu")
 
 
