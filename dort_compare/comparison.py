@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
 from dort_compare.compiled import Compiled, graph_run, run_other
 from dort_compare.dtypes import HALF
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, one_line
 from dort_compare.measure.departure import first_departure
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer, settle
@@ -36,6 +37,7 @@ from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call
 
+_LOG = logging.getLogger(__name__)
 _SCATTER = "how far rounding scatters the results"
 
 
@@ -251,7 +253,8 @@ def _looked_closer(
         rows = [row for row in values.rows if row.graph == run.index]
         try:
             made, observer = _shipped(backend, graph, run, rows, effort, waiting)
-        except Exception:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
+        except Exception as problem:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
+            _LOG.debug("%s graph %d is not compared optimized: %s", run.phase, run.index, one_line(problem))
             continue
         if run.index not in unseen and not any(row.status == "diverges" for row in made.rows):
             continue

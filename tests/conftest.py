@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,3 +52,10 @@ def graphs_of() -> GraphsOf:
         return backend.graphs
 
     return graphs
+
+
+@pytest.fixture
+def said_by(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
+    """``said_by(logger)``: what a logger of ours, which tells everything here, has said in the test so far."""
+    caplog.set_level(logging.DEBUG, "dort_compare")
+    return lambda logger: [record.getMessage() for record in caplog.records if record.name == logger]

@@ -13,7 +13,9 @@ from torch._decomp import decomposition_table
 
 from dort_compare import Report, compare
 from dort_compare.backends import aot
+from dort_compare.measure.tracing import Tracing
 from dort_compare.models import LlamaConfig, build
+from dort_compare.trace import Outcome
 
 aten = torch.ops.aten
 
@@ -269,6 +271,21 @@ def test_what_a_module_makes_of_another_rounding_is_noise_where_it_scatters_as_f
     found = next(row for row in report.modules if row.module == "1")
     assert found.distance is not None
     assert found.distance.max_abs > 1e-4
+
+
+def test_without_a_run_that_shows_scatter_the_module_departs_and_the_log_says_why(
+    decompose: Any, monkeypatch: pytest.MonkeyPatch, said_by: Callable[[str], list[str]]
+) -> None:
+    def failing(*_: object) -> Outcome:
+        raise RuntimeError("no such size")
+
+    monkeypatch.setattr(Tracing, "_shaken", failing)
+    decompose(aten.elu.default, lambda x, *_: torch.where(x > 0, x, x.exp() - 1))
+    report = compare(nn.Sequential(nn.ELU(), Doubling()), (torch.randn(4, 8),))
+    assert_named(report, "1")
+    assert said_by("dort_compare.measure") == [
+        "scatter is known of 0 runs, the next one fails: RuntimeError: no such size"
+    ]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
+from dort_compare.errors import one_line
 from dort_compare.measure.floor import noise_floor
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import Row, is_noise, json_number
@@ -17,6 +19,8 @@ from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.shaken import shaken
+
+_LOG = logging.getLogger("dort_compare.measure")
 
 Execution = Literal["lowered", "optimized"]
 
@@ -106,7 +110,9 @@ def settle(observers: Sequence[Observer], run: GraphRun) -> None:
             break
         try:
             found = _scattered(run, seed, sample, expected)
-        except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+        except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+            told = "%s graph %d: scatter is known of %d runs, the next one fails: %s"
+            _LOG.debug(told, run.phase, run.index, seed, one_line(problem))
             break
         scatters |= {node: scatters.get(node, Scatter()) | scatter for node, scatter in found.items()}
         for observer in observers:

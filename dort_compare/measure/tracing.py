@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from torch import fx, nn
 from dort_compare.align.sightings import Lookout, RunGraph, Sighting
 from dort_compare.align.traced_calls import modules_of
 from dort_compare.backends import DebugBackend
+from dort_compare.errors import one_line
 from dort_compare.measure.module_matches import Matches
 from dort_compare.measure.modules import ModuleRow, module_rows
 from dort_compare.measure.outcome import OutcomeRow
@@ -21,6 +23,8 @@ from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
 from dort_compare.trace.watched import See, run_watched
+
+_LOG = logging.getLogger("dort_compare.measure")
 
 
 class EagerModules:
@@ -101,7 +105,8 @@ class Tracing:
                 break
             try:
                 shown = self._shaken(seed, sample, places)
-            except Exception:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+            except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+                _LOG.debug("scatter is known of %d runs, the next one fails: %s", seed, one_line(problem))
                 break
             scatters = outcome_scatters(self.reference, shown, sample, scatters)
             self._matches.settle(places)

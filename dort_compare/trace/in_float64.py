@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from dort_compare.errors import one_line
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.modules import Call, Outcome, restored, run_module
+
+_LOG = logging.getLogger("dort_compare.trace")
 
 
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
@@ -17,7 +21,8 @@ def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone."""
     try:
         return _run_doubled(model, call)
-    except Exception:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
+    except Exception as problem:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
+        _LOG.debug("nothing of the whole model is held against float64: %s", one_line(problem))
         return Outcome({})
 
 

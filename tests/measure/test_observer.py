@@ -9,10 +9,12 @@ import torch
 
 from dort_compare import DebugBackend
 from dort_compare.compiled import graph_run
+from dort_compare.measure import observer as observer_room
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.lockstep import Step
+from dort_compare.trace.shaken import shaken
 
 X = torch.linspace(1, 2, 100)
 NUMBERS = 1 + torch.rand(64, generator=torch.Generator().manual_seed(0))
@@ -91,6 +93,19 @@ def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool)
         return (x.exp() * (1 + 4 * 2.0**-23) - x.exp().round(decimals=3)) * 1e4 + 1 + further
 
     assert settled(cancelled, NUMBERS, another).ok is ok
+
+
+def test_the_log_says_how_many_runs_scatter_is_known_of(monkeypatch, said_by) -> None:
+    def failing(seed: int, roundings: float) -> Callable[..., None]:
+        def run(*_: object) -> None:
+            raise RuntimeError("no such size")
+
+        return run if seed else shaken(seed, roundings)
+
+    monkeypatch.setattr(observer_room, "shaken", failing)
+    assert not settled(cancelled, NUMBERS, lambda x: cancelled(x) + 1).ok
+    told = "inference graph 0: scatter is known of 1 runs, the next one fails: RuntimeError: no such size"
+    assert said_by("dort_compare.measure") == [told]
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def refusing(*_args: object) -> onnx.ModelProto:
 
 @pytest.mark.parametrize(("made", "is_compared"), [(lambda model, *_: model, True), (refusing, False)])
 def test_where_the_optimized_model_tells_nothing_the_observer_says_that_the_program_departs(
-    monkeypatch, made, is_compared
+    monkeypatch, said_by, made, is_compared
 ):
     plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
     monkeypatch.setattr(optimized_room, "optimized", made)
@@ -181,6 +181,8 @@ def test_where_the_optimized_model_tells_nothing_the_observer_says_that_the_prog
     assert "the program that ran departs from its lowered model whose values were exposed: shape" in cause.reason
     assert (", though no op of the optimized model departs by itself" in cause.reason) is is_compared
     assert "dort-compare bisect" in cause.reason
+    said = [] if is_compared else ["inference graph 0 is not compared optimized: ExecutionError: no optimized model"]
+    assert said_by("dort_compare.comparison") == said
 
 
 def test_twice_the_layout_of_a_square(graphs_of):
