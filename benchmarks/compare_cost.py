@@ -26,15 +26,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from pages import command, processor
 from processes import in_a_process, peak, resident
 
-from dort_compare import DebugBackend, compare, comparison
+from dort_compare import DebugBackend, compare
 from dort_compare.backends import CompiledGraph
+from dort_compare.comparison.values import Examination
 from dort_compare.compiled import Compiled, graph_run, run_compiled
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.judging import Judge
@@ -66,11 +66,11 @@ SHARES = (
     "measuring and judging values",
     "plain eager, its modules watched, and the rest",
 )
-TIMED: Mapping[str, tuple[ModuleType | type, str]] = {
+TIMED: Mapping[str, tuple[type, str]] = {
     "compiled": (Compiled, "run"),
     "shipped": (Program, "computed"),
     "traced": (Tracing, "_run"),
-    "executions": (comparison, "_values"),
+    "executions": (Examination, "values"),
     "judged": (Judge, "row"),
     "own": (OnnxRun, "values"),
     "local": (LocalRun, "values"),
@@ -203,7 +203,7 @@ def seconds(function: Callable[..., Any], *args: Any) -> float:
 
 
 @contextlib.contextmanager
-def timed(times: Result, name: str, place: ModuleType | type, function: str, *, first: bool) -> Iterator[None]:
+def timed(times: Result, name: str, place: type, function: str, *, first: bool) -> Iterator[None]:
     """Adds up, as ``name``, what the calls of a function take, or only the first of them."""
     original = getattr(place, function)
 

@@ -15,8 +15,8 @@ from safetensors import safe_open
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from dort_compare import DebugBackend, Report, api, compare, comparison
-from dort_compare.comparison import compare_with
+from dort_compare import DebugBackend, Report, api, compare
+from dort_compare.comparison import compare_with, subject
 from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
 from dort_compare.lowering import registered, registry
 from dort_compare.runtime.providers import once
@@ -136,7 +136,7 @@ def test_the_model_runs_in_float64_once_where_it_decides(
         calls.append(call)
         return run_in_float64(model, call)
 
-    monkeypatch.setattr(comparison, "run_in_float64", counted)
+    monkeypatch.setattr(subject, "run_in_float64", counted)
     silu = registered()[aten.silu.default]
     if fault:
         monkeypatch.setitem(registry._TABLE, aten.silu.default, lambda op, x: op.Mul(silu(op, x), 1 + fault))

@@ -11,6 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 T = TypeVar("T")
 
+SCATTER = "how far rounding scatters the results"
+"""The name of a stage that a comparison comes to more than once."""
+
 
 class Waiting:
     """A bar on stderr that goes when all is done; nothing at all where stderr is no terminal."""

@@ -1,0 +1,177 @@
+"""The stages of a comparison, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+
+from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
+from dort_compare.backends.record import Results
+from dort_compare.comparison.effort import USUAL, Effort
+from dort_compare.comparison.subject import Subject
+from dort_compare.comparison.values import Examination, Recorded, Values
+from dort_compare.comparison.whole import Whole, whole
+from dort_compare.compiled import Compiled, graph_run, run_other
+from dort_compare.dtypes import HALF
+from dort_compare.errors import UsageError
+from dort_compare.measure.optimized import judge_shipped, unexplained
+from dort_compare.measure.outcome import OutcomeRow, outcome_of, refuse_chance
+from dort_compare.measure.reach import Lineage
+from dort_compare.measure.suggest import suggest_fp32
+from dort_compare.measure.tracing import EagerModules, Tracing
+from dort_compare.report import Report
+from dort_compare.report.environment import environment, settings
+from dort_compare.report.progress import Waiting
+from dort_compare.trace import Outcome
+from dort_compare.trace.modules import Call
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A report with what it was made from: what plain eager computed, and the graphs."""
+
+    report: Report
+    eager: Outcome
+    graphs: Sequence[CompiledGraph]
+
+
+def compare_with(
+    model: nn.Module,
+    call: Call,
+    backend: DebugBackend,
+    dynamic: bool | None = None,
+    effort: Effort = USUAL,
+    beside: Mapping[str, Any] = MappingProxyType({}),
+) -> Comparison:
+    """Like ``compare``, for a backend of the caller's; returns what eager computed, and the graphs, beside the report.
+
+    A module that torch.compile has wrapped already is compared as the module inside. ``beside`` holds other backends
+    by name, whose outputs and gradients are held to the same reference.
+    """
+    if isinstance(model, torch._dynamo.OptimizedModule):
+        model = model._orig_mod
+    if backend.options.max_runs < 1:
+        raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
+    with Waiting() as waiting:
+        return _Stages(Subject(model, call, waiting), backend, dynamic, effort, waiting).comparison(beside)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """The compiled model, which has run once: what came out, and what its programs computed on the way."""
+
+    model: Compiled
+    outcome: Outcome
+    graphs: Sequence[CompiledGraph]
+    fallbacks: tuple[Fallback, ...]
+    shipped: dict[int, Results]
+
+    def recorded(self, parameters: Mapping[str, torch.Tensor]) -> list[Recorded]:
+        """The graphs that ran, in the order of their first runs."""
+        graphs = sorted((graph for graph in self.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
+        return [(graph, graph_run(graph, parameters)) for graph in graphs]
+
+
+class _Stages:
+    """What the stages of one comparison share."""
+
+    def __init__(
+        self, subject: Subject, backend: DebugBackend, dynamic: bool | None, effort: Effort, waiting: Waiting
+    ) -> None:
+        self._subject = subject
+        self._backend = backend
+        self._dynamic = dynamic
+        self._effort = effort
+        self._waiting = waiting
+
+    def comparison(self, beside: Mapping[str, Any]) -> Comparison:
+        subject, examination = self._subject, Examination(self._backend, self._effort, self._waiting)
+        if subject.precision in HALF:
+            subject.exact()  # takes the most memory: before any inputs of graphs are kept
+        eager, modules = subject.run_watched()
+        others = self._others(eager, beside)
+        ran = self._compiled()
+        refuse_chance(eager, ran.outcome, subject.precision, subject.run)
+        tracing = self._traced(ran.model, modules)
+        recorded = self._recorded(ran)
+        values = examination.values(recorded, ran.shipped)
+        found = self._whole(eager, ran.outcome, others, tracing, values)
+        if not self._effort.optimized:
+            suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)
+            values = examination.looked_closer(values, [each for each in recorded if each[1].index in suspects])
+        return Comparison(self._report(ran, recorded, values, found), eager, ran.graphs)
+
+    def _others(self, eager: Outcome, beside: Mapping[str, Any]) -> list[OutcomeRow]:
+        """Outputs and gradients by the backends beside ours."""
+        subject = self._subject
+        rows: list[OutcomeRow] = []
+        for name, other in beside.items():
+            self._waiting.stage(f"compiling, and the model compiled by {name}")
+            outcome = run_other(name, other, subject.model, subject.call, self._dynamic)
+            rows += outcome_of(name, eager, outcome, subject.exact, subject.precision)
+        return rows
+
+    def _compiled(self) -> _Ran:
+        """Compiles the model and runs it. Raises UsageError where torch.compile makes no graph of it."""
+        self._waiting.stage("compiling, and the compiled model")
+        backend = self._backend
+        before, left = len(backend.graphs), len(backend.fallbacks)
+        compiled = Compiled(self._subject.model, backend, self._dynamic)
+        with backend.keeping() as shipped:
+            outcome = compiled.run(self._subject.call)
+        graphs, fallbacks = backend.graphs[before:], tuple(backend.fallbacks[left:])
+        if not graphs and not fallbacks:
+            why = compiled.refusal and f"; {compiled.refusal}"
+            raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why}")
+        return _Ran(compiled, outcome, graphs, fallbacks, shipped)
+
+    def _traced(self, compiled: Compiled, modules: EagerModules) -> Tracing:
+        """The compiled model once more, on torch's kernels."""
+        self._waiting.stage("the graphs on torch's kernels")
+        subject = self._subject
+        tracing = Tracing(subject.model, self._backend, lambda: compiled.run(subject.call), modules, subject.precision)
+        tracing.settle_in_float64(subject.run_in_float64)
+        return tracing
+
+    def _recorded(self, ran: _Ran) -> list[Recorded]:
+        """The graphs with their runs, whose inputs the dump comes to know by name."""
+        recorded = ran.recorded(self._subject.parameters)
+        for _, run in recorded:
+            self._backend.name_inputs(run.index, run.input_names)
+        return recorded
+
+    def _whole(
+        self, eager: Outcome, compiled: Outcome, others: Sequence[OutcomeRow], tracing: Tracing, values: Values
+    ) -> Whole:
+        exact, precision = self._subject.exact, self._subject.precision
+        outputs = (*outcome_of("debug", eager, compiled, exact, precision), *others)
+        traced = outcome_of("traced", eager, tracing.reference, exact, precision)
+        return whole(outputs, traced, tracing, others if values.has_cause else outputs, self._waiting)
+
+    def _report(self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole) -> Report:
+        runs = [run for _, run in recorded]
+        verdict, causes = judge_shipped(
+            values.rows, found.outputs, Lineage(runs), found.departure, values.optimized, values.observed
+        )
+        self._waiting.stage("what to keep in float32")
+        target = self._effort.suggest_fp32
+        return Report(
+            verdict=verdict,
+            causes=causes,
+            rows=values.rows,
+            outputs=found.outputs,
+            fallbacks=ran.fallbacks,
+            graphs=tuple(graph.id for graph, _ in recorded),
+            modules=found.modules,
+            optimized=values.optimized,
+            observed=values.observed,
+            precision=values.precision,
+            suggestion=suggest_fp32(runs, target=None if target is True else target) if target else None,
+            settings={**settings(self._subject.call, self._backend.options, self._dynamic), **asdict(self._effort)},
+            environment=environment(),
+        )

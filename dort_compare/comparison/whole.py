@@ -1,0 +1,44 @@
+"""The outputs and gradients of the whole model, and the results of its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dort_compare.measure.departure import first_departure
+from dort_compare.measure.modules import ModuleRow
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.scatter import within
+from dort_compare.measure.tracing import Tracing
+from dort_compare.measure.verdict import Divergence
+from dort_compare.report.progress import SCATTER, Waiting
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What was found of the whole model: its outputs and gradients by every backend, the results of its modules, and
+    the first of these that departs before ONNX."""
+
+    outputs: tuple[OutcomeRow, ...]
+    modules: tuple[ModuleRow, ...]
+    departure: Divergence | None
+
+
+def whole(
+    outputs: Sequence[OutcomeRow],
+    traced: Sequence[OutcomeRow],
+    tracing: Tracing,
+    asking: Sequence[OutcomeRow],
+    waiting: Waiting,
+) -> Whole:
+    """Settles what rounding scatters as far: of the ``outputs`` by all backends, the ``traced`` ones and the modules.
+
+    Samples are drawn for those ``asking`` and for the traced ones; where one has a cause already, it need not ask.
+    """
+    if all(row.ok for row in traced):
+        tracing.settle_unread()
+    waiting.stage(SCATTER)
+    scatters = tracing.scatters((*asking, *traced))
+    traced = within(traced, scatters)
+    modules = tracing.rows(traced)
+    return Whole(within(outputs, scatters), modules, first_departure(modules, traced))
