@@ -34,31 +34,31 @@ class Judge:
 
     def row(self, executed: Executed, onnx: OnnxValue | None) -> Row:
         """The row of a tensor, in the order of the graph; ``onnx`` is the value that stands for it, if any."""
-        node, expected, own = executed.step.node, executed.step.value, executed.own
+        node, expected = executed.step.node, executed.step.value
         precision = self._precision(node, expected.dtype)
         inherits = any(operand in self.astray for operand in _operands(node))
-        if onnx is None or own is None:
+        if onnx is None or executed.own is None:
             self._mark(node, inherits)
             opaque = onnx and onnx.opaque
             stands = onnx.name if onnx and opaque else None
             return self._row(node, expected, "unaligned", reason=opaque or _NO_VALUE, onnx_value=stands)
+        return self._compared(executed, executed.own, onnx, precision, inherits)
+
+    def _compared(
+        self, executed: Executed, own: torch.Tensor, onnx: OnnxValue, precision: torch.dtype | None, inherits: bool
+    ) -> Row:
+        node, expected = executed.step.node, executed.step.value
         found = self._measured[node.name] = self._measure(executed, own)
         inherited, torch_error, onnx_error = found.inherited, found.torch_vs_float64, found.onnx_vs_float64
         floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
         local, reason = _local(executed, found.local)
-        if reason is not None:
-            status: Status = "inherits" if inherits and local is None else "diverges"
-        elif local is not None:
-            is_own = not is_astray or _is_unmoved(own, executed.local)
-            status = "diverges" if not local.is_noise else "ok" if is_own else "inherits"
-        else:
-            status = "ok" if not is_astray else "inherits" if inherits else "diverges"
+        has_moved = is_astray and (local is None or not _is_unmoved(own, executed.local))
         return self._row(
             node,
             expected,
-            status,
+            _status(local, reason, has_moved, inherits),
             reason=reason,
             onnx_value=onnx.name,
             onnx_nodes=onnx.nodes,
@@ -119,6 +119,20 @@ def _first(runs: Sequence[torch.Tensor | ExecutionError]) -> torch.Tensor | None
     """What the nodes made of torch's operands, unless they fail on them."""
     values = [run for run in runs if isinstance(run, torch.Tensor)]
     return values[0] if values and len(values) == len(runs) else None
+
+
+def _status(local: LocalError | None, reason: str | None, has_moved: bool, inherits: bool) -> Status:
+    """What the ONNX nodes do on torch's operands decides, where they run there, and else whether what is read departs.
+
+    ``has_moved``: the value is more than noise apart, and not for what its own nodes make of torch's operands.
+    """
+    if reason is not None:
+        return "inherits" if inherits and local is None else "diverges"
+    if local is not None and not local.is_noise:
+        return "diverges"
+    if not has_moved:
+        return "ok"
+    return "inherits" if inherits or local is not None else "diverges"
 
 
 def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]) -> bool:
