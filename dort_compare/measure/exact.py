@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import fx
 
@@ -20,8 +22,13 @@ _OTHERS = {
     *(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_max.default),
     *(aten.clone.default, aten.copy.default, aten.cat.default, aten.flip.default, aten.roll.default),
     *(aten.gather.default, aten.index.Tensor, aten.index_select.default, aten.embedding.default),
-    *(aten.constant_pad_nd.default, aten.slice_scatter.default, aten.select_scatter.default),
+    *(aten.constant_pad_nd.default, aten.slice_scatter.default, aten.select_scatter.default, aten.repeat.default),
+    *(aten.scatter.src, aten.scatter.value, aten.amax.default, aten.amin.default, aten.leaky_relu.default),
+    *(aten.round.default, aten.floor.default, aten.ceil.default, aten.trunc.default, aten.sign.default),
 }
+_CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim,
+           aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default}  # fmt: skip
+"""Ops of several results, which are elements of their operand, or their places."""
 
 
 def is_exact(node: fx.Node) -> bool:
@@ -32,6 +39,8 @@ def is_exact(node: fx.Node) -> bool:
     if node.target in _SUMS:
         alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
         return bool(alpha == 1)
+    if node.target is operator.getitem:
+        return getattr(node.args[0], "target", None) in _CHOOSE
     return node.target in _OTHERS or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)
 
 

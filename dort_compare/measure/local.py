@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +17,7 @@ from dort_compare.measure.exact import is_exact, right_elements
 from dort_compare.measure.floor import MANY, coarsest, growth, rounding, rounding_of, rounding_of_sum, smallest_normal
 from dort_compare.measure.metrics import BLOCK, Distance, Number, deviation, distance
 from dort_compare.measure.shake import shake
+from dort_compare.measure.small_parts import small_parts
 from dort_compare.measure.terms import terms
 from dort_compare.measure.ties import is_a_tie
 from dort_compare.trace import Replay
@@ -59,9 +61,10 @@ def local_error(
     that an op may err (`is_exact`). Beyond them both are held against float64
     on the same operands: noise is then an error of at most those roundings, eight times what a rounding of each of
     the operands moves, for an op that combines elements and so may cancel (an error that is backward stable;
-    Higham, Accuracy and Stability of Numerical Algorithms, 1.5), both more where dozens of elements make one
-    (`growth`), what may be lost below the smallest normal number on the way, and twice the error of torch's own kernel.
-    Where that one errs by more than eight times all this, and by more than its operands hold, it is torch that departs.
+    Higham, Accuracy and Stability of Numerical Algorithms, 1.5), or of each result on its way, both more where dozens
+    of elements make one (`growth`), what may be lost below the smallest normal number on the way, and twice the error
+    of torch's own kernel. Rows far smaller than the largest are judged once more, by their own size (`small_parts`).
+    Where torch's errs by more than eight times all this, and by more than its operands hold, it is torch that departs.
     NaN, inf, dtypes and shapes that differ are never noise. Integers and booleans may differ only where a rounding of
     half-precision operands decides: ONNX Runtime computes those in float32; and where equal elements are sorted, whose
     order torch leaves open.
@@ -73,23 +76,40 @@ def local_error(
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)
         )
         return LocalError(whole, 0.0, is_open)
+    found = _of_floats(replay, node, expected, value, whole)
+    if not found.is_noise or whole.equal or (is_exact(node) and not replay.is_chain):
+        return found
+    for part in small_parts(expected, value):
+        of_part = _of_what_is_left(_Exact(replay, node, ~part), expected, value)
+        if not of_part.is_noise:
+            return of_part
+    return found
+
+
+def _of_floats(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance
+) -> LocalError:
+    """Of two floating tensors, each as a whole, unless its op is right element by element."""
     is_large = whole.scale is None or whole.scale >= _EXTREME * torch.finfo(expected.dtype).max
-    scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs)
+    scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs or 0)
     floor = rounding_of(expected.dtype, scale)
     by_element = is_exact(node) and not replay.is_chain
-    if by_element:
-        hidden = right_elements(expected, value) if gap else None
-        is_noise = hidden is None
-    else:
-        is_noise = gap <= floor
-        hidden = extremes_of_both(expected, value) if is_large and not is_noise else None
-    if is_noise:
+    if not gap or (gap <= floor and not by_element):
         return LocalError(whole, floor, is_noise=True)
-    if hidden is not None:
-        expected, value = expected.masked_fill(hidden, 0), value.masked_fill(hidden, 0)
-    if by_element:
-        scale = distance(expected, value).scale or 0.0
-    return _against_float64(_Exact(replay, node, hidden), expected, value, whole, scale)
+    hidden = right_elements(expected, value) if by_element else extremes_of_both(expected, value)
+    if by_element and hidden is None:
+        return LocalError(whole, floor, is_noise=True)
+    if hidden is None:
+        return _against_float64(_Exact(replay, node, None), expected, value, whole, scale)
+    return _of_what_is_left(_Exact(replay, node, hidden), expected, value)
+
+
+def _of_what_is_left(of: _Exact, expected: torch.Tensor, value: torch.Tensor) -> LocalError:
+    """The error of the elements that are not hidden; its distance is theirs."""
+    assert of.hidden is not None
+    expected, value = expected.masked_fill(of.hidden, 0), value.masked_fill(of.hidden, 0)
+    left = distance(expected, value)
+    return _against_float64(of, expected, value, left, float(left.scale or 0))
 
 
 def _of_finding(
@@ -149,7 +169,12 @@ class _Exact:
     hidden: torch.Tensor | None
 
     def value(self, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor | None:
-        result = self.replay.value(self.node, in_float64=True, change=change)
+        return self._shown(self.replay.value(self.node, in_float64=True, change=change))
+
+    def by_definition(self, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
+        return self._shown(self.replay.by_definition(self.node, change))
+
+    def _shown(self, result: torch.Tensor | None) -> torch.Tensor | None:
         if result is None or self.hidden is None or result.shape != self.hidden.shape:
             return result
         return result.masked_fill(self.hidden, 0)
@@ -178,12 +203,14 @@ def _sensitivity(of: _Exact, exact: torch.Tensor, dtype: torch.dtype, many: int)
 
     Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so ``many``
     terms; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
-    rounds its scores. So does every chain of ops that torch rounds in between. Nothing for one op that works element
-    by element.
+    rounds its scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result
+    does that the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone
+    for one op that works element by element.
     """
+    inside = _SHAKEN * growth(many) * _moved_inside(of, exact)
     if _is_one_element_by_element(of):
-        return 0.0
-    moved = _SHAKEN * growth(many) * _moved(of, exact, torch.float32)
+        return inside
+    moved = max(inside, _SHAKEN * growth(many) * _moved(of, exact, torch.float32))
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
@@ -230,8 +257,31 @@ def _moved(of: _Exact, exact: torch.Tensor, dtype: torch.dtype) -> float:
     The most of several times where the result has few elements.
     """
     shaken = _shaken(dtype, torch.Generator().manual_seed(0))
-    times = min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
-    results = (of.value(shaken) for _ in range(times))
+    return _furthest(exact, (of.value(shaken) for _ in range(_times(of, exact))))
+
+
+def _moved_inside(of: _Exact, exact: torch.Tensor) -> float:
+    """How far the exact result moves where every result that its definition goes through does by a rounding to float32,
+    or of its own finer dtype. The most of several times where the result has few elements."""
+    if of.replay.is_chain:
+        return 0.0
+    generator = torch.Generator().manual_seed(0)
+    computed_in = torch.promote_types(coarsest(list(of.replay.dtypes())) or torch.float32, torch.float32)
+    shaken = functools.partial(shake, precision=computed_in, generator=generator)
+    return _furthest(exact, (of.by_definition(shaken) for _ in range(_times(of, exact))))
+
+
+def _times(of: _Exact, exact: torch.Tensor) -> int:
+    """How many samples show what roundings move: one of many elements, more of few, or of few rows, as one rounding may
+    move a whole row: that of the sum which attention's gradient subtracts."""
+    if of.hidden is None or not exact.ndim:
+        return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
+    left = ~of.hidden.reshape(-1, exact.shape[-1])
+    elements, rows = max(int(left.sum()), 1), max(int(left.any(-1).sum()), 1)
+    return min(max(math.ceil(MANY / elements), math.ceil(_SHAKES / rows)), _SHAKES)
+
+
+def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
     return max(deviation(exact, r) or 0.0 if r is not None and r.shape == exact.shape else 0.0 for r in results)
 
 

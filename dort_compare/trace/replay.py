@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import is_floating_tensor
+from dort_compare.trace.definition import Changing, definition
 from dort_compare.trace.eager import reproducible
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
@@ -35,16 +37,26 @@ class Replay:
         """Whether several ops are replayed as one, so that what lies between them need not be rounded."""
         return self._chain is not None
 
-    @torch.no_grad()
     def value(self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None) -> torch.Tensor | None:
         """What torch makes of the operands of ``node``, in their dtypes or in float64; None where one is unknown.
 
         ``change`` is applied to every floating operand before.
         """
+        return self._value(node, functools.partial(self._call, in_float64=in_float64), change, in_float64)
+
+    def by_definition(self, node: fx.Node, change: Change) -> torch.Tensor | None:
+        """What the definition of an op makes of its operands in float64, where ``change`` is applied to every floating
+        result on the way; None where torch has no definition, or an operand is unknown."""
+        return self._value(node, functools.partial(self._define, change=change), None, in_float64=True)
+
+    @torch.no_grad()
+    def _value(
+        self, node: fx.Node, call: Callable[[fx.Node], Any], change: Change | None, in_float64: bool
+    ) -> torch.Tensor | None:
         self._change = change
         try:
             self._make_chain(in_float64)
-            result = self._call(node, in_float64)
+            result = call(node)
         except REFUSALS:
             return None
         finally:
@@ -110,6 +122,19 @@ class Replay:
         if in_float64:
             return call_in_float64(node.target, args, kwargs)
         return reproducible(node.target)(*args, **kwargs)
+
+    def _define(self, node: fx.Node, change: Change) -> Any:
+        if node.target is operator.getitem:
+            producer, position = node.args
+            assert isinstance(producer, fx.Node)
+            made = self._define(producer, change)
+            return None if made is None else made[position]
+        function = definition(node.target)
+        if function is None:
+            return None
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
+        with Changing(change):
+            return call_in_float64(function, args, kwargs)
 
     def _operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":

@@ -443,6 +443,89 @@ def test_strides_are_read_in_the_memory_that_torch_traced():
     assert report.fallbacks == ()
 
 
+# What cancels inside of an op.
+
+
+def sure(labels: Tensor, margin: float) -> Tensor:
+    return F.one_hot(labels, 10) * margin + torch.randn(16, 10, generator=torch.Generator().manual_seed(1))
+
+
+LABELS = torch.arange(16) % 10
+CANCELLING: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
+    "cross entropy of a sure model": (lambda x: F.cross_entropy(x, LABELS), sure(LABELS, 20.0)),
+    "tanh far out": (torch.tanh, 5 + torch.rand(16, 10)),
+    "gelu far below": (F.gelu, -6 + 0.1 * torch.rand(16, 10)),
+    "attention that chooses": (lambda x: F.scaled_dot_product_attention(20 * x, 20 * x, x), torch.randn(1, 2, 8, 16)),
+}
+
+
+@pytest.mark.parametrize("case", CANCELLING)
+def test_a_rounding_inside_of_an_op_is_noise_where_it_cancels(case):
+    function, x = CANCELLING[case]
+    report = dort_compare.compare(Of(function), (x.requires_grad_(),), backward=True)
+    assert not [row.fx_node for row in report.rows if row.status == "diverges"], str(report)
+
+
+# Small rows beside a huge one.
+
+OUTLIER: dict[str, Callable[[Tensor], Tensor]] = {
+    "product": lambda x: x @ torch.linspace(-1, 1, 144).view(12, 12).cos(),
+    "softplus": F.softplus,
+    "square": lambda x: x**2,
+    "running sum": lambda x: x.cumsum(-1),
+    "sorted": lambda x: x.sort(-1).values,
+    "repeated": lambda x: x.repeat(1, 2),
+    "rounded": torch.round,
+}
+
+
+def beside_an_outlier(case: str, size: float) -> tuple[Replay, torch.fx.Node, Tensor]:
+    """The last call of a function of 16 rows of which the first is huge, and what torch makes of it."""
+    x = 3 * torch.randn(16, 12, generator=torch.Generator().manual_seed(0))
+    x[0] *= size
+    graph = make_fx(OUTLIER[case])(x)
+    values: dict[str, Any] = {}
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            values[node.name] = x
+        elif node.op == "get_attr":
+            values[node.name] = getattr(graph, node.target)
+        elif node.op == "call_function":
+            values[node.name] = Replay(values).value(node)
+    last = graph.graph.output_node().args[0]
+    return Replay(values), last, values[last.name]
+
+
+@pytest.mark.parametrize("size", [1e3, 1e8])
+@pytest.mark.parametrize("case", OUTLIER)
+def test_a_huge_row_is_no_measure_for_the_others(case, size):
+    replay, node, right = beside_an_outlier(case, size)
+    wrong = right.clone()
+    wrong[-1] *= 1.03 if case != "rounded" else 2
+    found = local_error(replay, node, right, wrong, distance(right, wrong))
+    assert not found.is_noise
+    assert not found.torch_departs
+    assert found.noise_floor < 1e-3 or size < 1e8
+    assert found.distance.max_abs == (wrong[-1] - right[-1]).abs().max()
+    rounded = torch.nextafter(right, torch.zeros(()))
+    assert local_error(replay, node, right, rounded, distance(right, rounded)).is_noise or case in ("sorted", "rounded")
+
+
+def test_a_row_that_overflows_is_no_measure_for_the_others():
+    x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0))
+    x[0] = 3e38
+    graph = make_fx(lambda x: torch.mm(x, 4 * torch.ones(12, 12)))(x)
+    (node,) = graph.graph.find_nodes(op="call_function", target=aten.mm.default)
+    values = {"x_1": x, node.args[1].name: 4 * torch.ones(12, 12)}
+    right = torch.mm(x, 4 * torch.ones(12, 12))
+    assert right[0].isinf().all()
+    wrong = right.clone()
+    wrong[-1] *= -1
+    found = local_error(Replay(values), node, right, wrong, distance(right, wrong))
+    assert not found.is_noise
+    assert found.noise_floor < 1e-3
+
+
 # NaN and inf on one side.
 
 FAR = torch.tensor([-1e30, -1.0, 0.0, 2.0, 89.0, 1e30])

@@ -1,0 +1,39 @@
+"""An op by its definition, the simpler ops that torch decomposes it into, whose results may be changed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dort_compare.dtypes import is_floating_tensor
+
+aten = torch.ops.aten
+_MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default}
+"""Ops whose definition holds a square of what they read."""
+_TAKE = {aten.clone.default, aten.copy.default, aten._to_copy.default, aten.where.self, aten.cat.default}
+"""Ops that round nothing."""
+
+
+def definition(target: Any) -> Callable[..., Any] | None:
+    """The function that torch has for an op, of the op's arguments; None where it has none."""
+    return None if target in _MUCH_LARGER else decomposition_table.get(target)
+
+
+class Changing(TorchDispatchMode):
+    """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._change = change
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        reads = any(map(is_floating_tensor, pytree.tree_leaves(args)))
+        if not reads or func.is_view or func._schema.is_mutable or func in _TAKE:
+            return result
+        return pytree.tree_map(lambda value: self._change(value) if is_floating_tensor(value) else value, result)

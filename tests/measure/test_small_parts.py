@@ -1,0 +1,75 @@
+"""What is huge in one row is no measure for the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dort_compare.measure import small_parts
+from dort_compare.measure.floor import rounding
+
+
+def rows(*sizes: float, width: int = 8) -> torch.Tensor:
+    """A row of each size."""
+    signs = torch.randn(len(sizes), width, generator=torch.Generator().manual_seed(0)).sign()
+    return torch.tensor(sizes)[:, None] * signs
+
+
+def masks(expected: torch.Tensor, value: torch.Tensor) -> list[list[int]]:
+    """The rows of every mask."""
+    found = [mask.reshape(len(expected), -1) for mask in small_parts.small_parts(expected, value)]
+    assert all(torch.equal(mask.any(-1), mask.all(-1)) for mask in found)
+    return sorted(mask.any(-1).nonzero().flatten().tolist() for mask in found)
+
+
+def test_rows_far_smaller_are_looked_at_by_size_where_they_differ():
+    right = rows(1e6, 1.0, 1.0, 2.0, 1e-3)
+    wrong = right.clone()
+    wrong[[1, 3, 4]] *= 1.01
+    assert masks(right, wrong) == [[1, 3], [4]]
+    assert masks(right, right) == []
+
+
+def test_roundings_of_a_row_and_rows_of_about_one_size_are_left_to_the_whole():
+    right = rows(1e6, 1.0)
+    assert masks(right, torch.nextafter(right, torch.zeros(()))) == []
+    right = rows(8.0, 1.0)
+    assert masks(right, right * 1.01) == []
+
+
+def test_neither_infinity_nor_nan_is_a_size():
+    right = rows(torch.inf, torch.nan, 1e6, 1.0)
+    wrong = right.clone()
+    wrong[3] *= 1.01
+    assert masks(right, wrong) == [[3]]
+
+
+def test_a_tensor_that_is_one_part_has_no_small_ones():
+    for shape in ((), (1,), (7,), (2, 3), (0, 9)):
+        assert not list(small_parts.small_parts(torch.ones(shape), torch.zeros(shape)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([(40, 9), (6, 7, 5), (3, 50), (2, 3, 4, 5)]),
+    st.sampled_from([16, 64, 2**16]),
+)
+def test_blocks_and_strides_do_not_matter(seed, shape, block):
+    generator = torch.Generator().manual_seed(seed)
+    scales = 10.0 ** torch.randint(-8, 8, shape[:1], generator=generator)
+    right = torch.randn(shape, generator=generator) * scales.view(-1, *[1] * (len(shape) - 1))
+    wrong = right + (torch.rand(shape, generator=generator) > 0.9) * right * 1e-3
+    turned = tuple(t.transpose(0, -1).contiguous().transpose(0, -1) for t in (right, wrong))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_parts, "BLOCK", block)
+        found = list(small_parts.small_parts(*turned))
+    width = next(w for w in (torch.Size(shape[-k:]).numel() for k in range(1, len(shape) + 1)) if w >= 8)
+    parts = right.reshape(-1, width), (right.double() - wrong.double()).abs().reshape(-1, width).amax(-1)
+    sizes = parts[0].abs().amax(-1).double()
+    expected = (sizes * small_parts.FAR < sizes.max()) & (parts[1] > rounding(torch.float32) * sizes)
+    union = torch.stack(found).any(0) if found else torch.zeros(shape, dtype=torch.bool)
+    assert torch.equal(union, expected[:, None].expand(-1, width).reshape(shape))
+    assert sum(int(mask.sum()) for mask in found) == int(union.sum())
