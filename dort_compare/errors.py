@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import logging
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+_LOG = logging.getLogger(__name__)
 
 
 class DortError(Exception):
@@ -95,10 +99,26 @@ def nearest(name: str, choices: Sequence[str]) -> str:
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Whatever torch, onnx or ONNX Runtime raise over somebody else's file becomes a DumpError of one line."""
+    """What torch, onnx, numpy or ONNX Runtime raise over somebody else's file becomes a DumpError of one line.
+
+    What a line of this package raises by itself, as a wrong index does, is a mistake of its own, and is left alone.
+    The rest has its cause, and its traceback in the log ``dort_compare.errors`` at level DEBUG: it may be one, too.
+    """
     try:
         yield
     except DortError:
         raise
-    except Exception as problem:  # noqa: BLE001  (a file that was edited makes them raise anything)
-        raise DumpError(f"{what} cannot be run: {one_line(problem)}") from None
+    except Exception as problem:
+        if _is_ours(problem):
+            raise
+        _LOG.debug("%s cannot be run", what, exc_info=True)
+        where = "".join(f" {note}" for note in getattr(problem, "__notes__", ())[:1])
+        raise DumpError(f"{what} cannot be run{where}: {one_line(problem)}") from problem
+
+
+def _is_ours(problem: Exception) -> bool:
+    """Whether a line of this package raised it, and no kernel that was called there: these raise RuntimeErrors."""
+    if isinstance(problem, (RuntimeError, MemoryError, OSError)) or problem.__traceback__ is None:
+        return False
+    *_, (frame, _) = traceback.walk_tb(problem.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == __package__

@@ -95,6 +95,11 @@ def target_name(node: fx.Node) -> str:
     return f"{module.removeprefix('_')}.{name}" if module else name
 
 
+def described(node: fx.Node) -> str:
+    """The node for a message: its name, what it calls, its source line."""
+    return f"FX node {node.name} ({target_name(node)}, {source_line(node) or 'source unknown'})"
+
+
 def module_path(node: fx.Node) -> str:
     """Path of the module whose forward the node comes from; a backward node points to its forward module."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")

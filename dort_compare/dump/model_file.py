@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,8 +55,8 @@ def files_of(path: Path) -> Iterator[Path]:
 def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
     """The model with its constants.
 
-    Raises DumpError where it cannot be read, or keeps constants in another file than ``<path>.data`` or, where they may
-    stand ``beside`` it, in another folder.
+    Raises DumpError where it cannot be read, a constant is not what its shape says, or it keeps constants in another
+    file than ``<path>.data`` or, where they may stand ``beside`` it, in another folder.
     """
     try:
         model = onnx.load(path, load_external_data=False)
@@ -64,8 +65,9 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
         for tensor in tensors_in(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)
+            _refuse_damaged(tensor)
     except (OSError, ValueError, *_UNREADABLE) as problem:
-        raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
+        raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from problem
     return model
 
 
@@ -80,6 +82,28 @@ def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
     external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]
+
+
+def _refuse_damaged(tensor: onnx.TensorProto) -> None:
+    """Raises ValueError where a constant has not the elements that its type and shape ask for."""
+    shape = "x".join(map(str, tensor.dims)) or "a number"
+    what = f"constant {tensor.name!r}" if tensor.name else "a constant"
+    if min(tensor.dims, default=0) < 0:
+        raise ValueError(f"{what} has the shape {shape}: no dimension may be negative")
+    elements, dtype = math.prod(tensor.dims), ir.DataType(tensor.data_type)
+    if dtype == ir.DataType.UNDEFINED:
+        raise ValueError(f"{what} is of no type")
+    if dtype == ir.DataType.STRING:
+        return
+    takes = -(-elements * dtype.bitwidth // 8)
+    if tensor.raw_data:
+        if len(tensor.raw_data) != takes:
+            raise ValueError(f"{what}, {dtype.name} {shape}, takes {takes} bytes and has {len(tensor.raw_data)}")
+        return
+    packed = takes if dtype.bitwidth < 8 else 2 * elements if dtype.name.startswith("COMPLEX") else elements
+    held = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+    if held != packed:
+        raise ValueError(f"{what}, {dtype.name} {shape}, takes {packed} elements and has {held}")
 
 
 def tensors_in(owner: Message) -> Iterator[onnx.TensorProto]:

@@ -71,7 +71,7 @@ class DumpedGraph:
             return read_graph(text, constants, find_target, place)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as e:
             text = f"it lacks {e}" if isinstance(e, KeyError) else " ".join(str(e).split())
-            raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from None
+            raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from e
 
     def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:
         """What went into the first run, by name, in the order and on the devices of the placeholders of a graph.

@@ -66,7 +66,9 @@ class Walk:
             raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
         kind = foreign_kind(node.meta["val"]) if "val" in node.meta else None
         if kind is not None:
-            raise UnsupportedGraphError(f"{_at(node)} is {kind}, which no ONNX graph of ours holds", kind)
+            raise UnsupportedGraphError(
+                f"{provenance.described(node)} is {kind}, which no ONNX graph of ours holds", kind
+            )
         visit[node.op](node)
 
     def _refuse_missing(self) -> None:
@@ -144,9 +146,9 @@ class Walk:
     def _check(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
         expected, shape = _dtype(meta), _shape(meta)
         if value.dtype is not None and value.dtype != expected:
-            raise LoweringError(f"{_at(node)} became {value.dtype}, torch computes {expected}")
+            raise LoweringError(f"{provenance.described(node)} became {value.dtype}, torch computes {expected}")
         if value.shape is not None and not _compatible(value.shape, shape):
-            raise LoweringError(f"{_at(node)} became shape {value.shape}, torch computes {shape}")
+            raise LoweringError(f"{provenance.described(node)} became shape {value.shape}, torch computes {shape}")
 
 
 def foreign_kind(value: Any) -> str | None:
@@ -170,10 +172,6 @@ def _holds(dtype: torch.dtype) -> bool:
         return from_torch_dtype(dtype) is not None
     except TypeError:
         return False
-
-
-def _at(node: fx.Node) -> str:
-    return f"FX node {node.name} ({provenance.target_name(node)}, {provenance.source_line(node) or 'source unknown'})"
 
 
 def _dtype(meta: Any) -> ir.DataType:

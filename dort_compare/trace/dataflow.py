@@ -165,7 +165,7 @@ def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
     proto = node.proto
     if proto.op_type in _MAKES_OPAQUE or _casts_to_string(proto):
         return set(node.results)
-    if proto.op_type in _HANDS_ON and node.operands[0] in opaque:
+    if proto.op_type in _HANDS_ON and opaque.intersection(node.operands[:1]):
         return set(node.results)
     found: set[str] = set()
     for body in bodies(proto):

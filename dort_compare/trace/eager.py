@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
+from dort_compare.provenance import described
 from dort_compare.unset import UNSET
 
 aten = torch.ops.aten
@@ -25,7 +26,17 @@ def reproducible(target: Any) -> Any:
 
 
 class Interpreter(fx.Interpreter):
-    """Runs a graph on torch's kernels, whatever layout they give their results."""
+    """Runs a graph on torch's kernels, whatever layout they give their results.
+
+    What they raise has a note that says at which node.
+    """
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except Exception as problem:
+            problem.add_note(f"at {described(n)}")
+            raise
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return super().call_function(reproducible(target), args, kwargs)

@@ -117,3 +117,37 @@ def test_a_dump_with_two_files_a_model_is_replaced_whole(dump: Path) -> None:
     with staged(dump) as stage:
         DumpWriter.in_folder(stage).add_graph(large_model(), GRAPH, "backward")
     assert [graph.phase for graph in graphs_in(dump)] == ["backward"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"raw_data": bytes(7)}, "constant 'weight', FLOAT 400, takes 1600 bytes and has 7"),
+        ({"raw_data": b""}, "constant 'weight', FLOAT 400, takes 400 elements and has 0"),
+        ({"data_type": 0}, "constant 'weight' is of no type"),
+    ],
+)
+def test_a_constant_that_is_not_what_its_shape_says(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    model = ir.to_proto(large_model())
+    for name, value in change.items():
+        setattr(model.graph.initializer[0], name, value)
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(DumpError, match=f"damaged.onnx cannot be read: {message}"):
+        model_file.read_model(path)
+
+
+def test_constants_in_any_field_are_read(tmp_path: Path) -> None:
+    kinds = onnx.TensorProto
+    given = [
+        (kinds.FLOAT, [1.5, 2, 3]), (kinds.FLOAT16, [1.5, 2, 3]), (kinds.BFLOAT16, [1.5, 2, 3]),
+        (kinds.INT4, [1, 2, 3]),
+        (kinds.BOOL, [True, False, True]), (kinds.COMPLEX64, [1j, 2, 3]), (kinds.DOUBLE, [1.5, 2, 3]),
+        (kinds.INT64, [1, 2, 3]), (kinds.UINT64, [1, 2, 3]), (kinds.STRING, [b"a", b"b", b"c"]),
+    ]  # fmt: skip
+    model = ir.to_proto(large_model())
+    for kind, values in given:
+        model.graph.initializer.append(onnx.helper.make_tensor(f"c{kind}", kind, [3], values))
+        model.graph.initializer.append(onnx.helper.make_tensor(f"e{kind}", kind, [0], []))
+    onnx.save(model, tmp_path / "whole.onnx")
+    assert len(model_file.read_model(tmp_path / "whole.onnx").graph.initializer) == 21
