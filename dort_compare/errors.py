@@ -91,6 +91,12 @@ def one_line(problem: BaseException) -> str:
     return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
+def said(problem: BaseException) -> str:
+    """What an exception says, in one line; of the system's its words alone, for the number and the path stand apart."""
+    words = problem.strerror if isinstance(problem, OSError) else None
+    return " ".join(str(words or problem).split())
+
+
 def nearest(name: str, choices: Sequence[str]) -> str:
     """ ", did you mean 'x'?" where a choice resembles ``name``, else nothing."""
     close = difflib.get_close_matches(name, choices, n=1)

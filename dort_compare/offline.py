@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
-from dort_compare.errors import DumpError, ExecutionError, UsageError, told
+from dort_compare.errors import DumpError, ExecutionError, UsageError, nearest, told
 from dort_compare.lowering.targets import find_target
 from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
@@ -69,7 +69,7 @@ def check(
         _refuse_unloadable(run, other or each.file("onnx"))
     rows: list[Row] = []
     for run, each in zip(runs, graphs, strict=True):
-        with told(f"graph {each.name} of {each.folder}"), Waiting() as waiting:
+        with _running(_title(each, other)), Waiting() as waiting:
             pictures = Pictures()
             found = graph_rows(run, memory, repeats, (pictures.see,))
             rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
@@ -96,15 +96,18 @@ def repro(
     Raises DumpError for a dump that cannot be read, or a folder that is not empty; UsageError for a wrong call.
     """
     providers = _providers(provider)
-    runs = [dumped_run(each, provider, providers) for each in recorded_graphs(Path(dump), graph)]
-    having = [
-        run for run in runs if any(n.name == node and n.op == "call_function" for n in run.graph_module.graph.nodes)
-    ]
+    graphs = recorded_graphs(Path(dump), graph)
+    runs = [dumped_run(each, provider, providers) for each in graphs]
+    calls = [{n.name for n in run.graph_module.graph.nodes if n.op == "call_function"} for run in runs]
+    having = [run for run, names in zip(runs, calls, strict=True) if node in names]
+    if not having:
+        close = nearest(node, sorted(set().union(*calls)))
+        raise UsageError(f"no call {node!r} in {_names(graphs)} of {dump}{close}; check names those that differ")
     if len(having) > 1:
         numbers = ", ".join(str(run.index) for run in having)
         raise UsageError(f"graphs {numbers} have a node {node}; choose one with --graph")
-    run = (having or runs)[0]
-    with told(f"node {node} of graph {run.index} of {dump}"):
+    (run,) = having
+    with _running(f"node {node} of graph {run.index} of {dump}"):
         case = case_of(run, node)
     write_case(case, Path(folder))
 
@@ -114,18 +117,23 @@ def bisected(
 ) -> Iterator[tuple[str, Bisection]]:
     """By the names of a dump's graphs, the optimizers of ONNX Runtime that make their models depart; see ``bisect``.
 
-    The arguments are those of ``check``. Raises DumpError for a dump or model that cannot be read or run, UsageError
-    for a wrong call.
+    The arguments are those of ``check``. Raises, at the call, UsageError for a wrong one and DumpError for a dump or
+    model that cannot be read; DumpError for one that cannot be run, when its graph's turn comes.
     """
     providers = _providers(provider)
     graphs = _for(model, recorded_graphs(Path(dump), graph))
     other = Path(model) if model is not None else None
     runs = [dumped_run(each, provider, providers, other) for each in graphs]
-    for run, each in zip(runs, graphs, strict=True):
-        _refuse_unloadable(run, other or each.file("onnx"))
-        inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
-        with told(str(other or f"graph {each.name} of {each.folder}")):
-            yield each.name, bisect(run.onnx_model, inputs, providers)
+
+    def bisections() -> Iterator[tuple[str, Bisection]]:
+        for run, each in zip(runs, graphs, strict=True):
+            _refuse_unloadable(run, other or each.file("onnx"))
+            inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
+            with _running(_title(each, other)):
+                found = bisect(run.onnx_model, inputs, providers)
+            yield each.name, found
+
+    return bisections()
 
 
 def _for(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGraph]:
@@ -133,6 +141,21 @@ def _for(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGrap
     if model is not None and len(graphs) > 1:
         raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {_names(graphs)}")
     return graphs
+
+
+def _title(graph: DumpedGraph, model: Path | None) -> str:
+    """How messages name what runs: a graph of a dump, or the model in its place."""
+    return f"graph {graph.name} of {graph.folder}" if model is None else str(model)
+
+
+@contextmanager
+def _running(what: str) -> Iterator[None]:
+    """Within it a dump's graph runs: whatever fails there is a DumpError that says which one."""
+    with told(what):
+        try:
+            yield
+        except ExecutionError as problem:
+            raise DumpError(f"{what} cannot be run: {problem}") from problem
 
 
 def _providers(provider: Device) -> list[Provider]:
@@ -174,7 +197,7 @@ def dumped_run(
     own = graph.model()
     graph_module = graph.graph_module(find_target, device)
     inputs = graph.inputs(graph_module)
-    with told(f"graph {graph.name} of {graph.folder}" if model is None else str(model)):
+    with _running(_title(graph, model)):
         chosen = own if model is None else adopted(own, read_model(model, beside=True))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
         _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))

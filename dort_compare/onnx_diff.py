@@ -54,8 +54,9 @@ def diff(
     Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
     ExecutionError where an engine refuses a model or fails.
     """
-    with told("one of the models"), Waiting() as waiting:
-        return _diff((_flow(first, "first"), _flow(second, "second")), inputs, seed, engine, provider, waiting)
+    flows = _flow(first, "first"), _flow(second, "second")
+    with told(f"{flows[0].title} or {flows[1].title}"), Waiting() as waiting:
+        return _diff(flows, inputs, seed, engine, provider, waiting)
 
 
 def _diff(
@@ -93,9 +94,11 @@ def _is_kept(row: ValueRow) -> bool:
 
 
 def _flow(model: Model, title: str) -> Dataflow:
-    if isinstance(model, onnx.ModelProto):
-        return Dataflow.of(model, title)
-    return Dataflow.of(read_model(Path(model), beside=True), str(model))
+    read, title = (
+        (model, title) if isinstance(model, onnx.ModelProto) else (read_model(Path(model), beside=True), str(model))
+    )
+    with told(title):
+        return Dataflow.of(read, title)
 
 
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:

@@ -24,7 +24,7 @@ from dort_compare.cli import main
 from dort_compare.errors import DumpError, UsageError
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
-from dort_compare.offline import check
+from dort_compare.offline import bisected, check
 
 LLAMA = LlamaConfig(hidden=32, heads=2, kv_heads=1, intermediate=48, vocabulary=20, layers=1)
 
@@ -457,3 +457,26 @@ def test_infinity_that_is_masked_in_the_end_is_none(tmp_path: Path) -> None:
     model = Of(lambda x: torch.where(x > 0, torch.sigmoid(x).log(), x))
     compare(model, (torch.linspace(-40, 40, 33),), dump=tmp_path / "dump")
     assert check(tmp_path / "dump").verdict == "agree"
+
+
+def test_bisected_refuses_a_wrong_call_before_it_is_iterated(dump: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no graph '7'"):
+        bisected(dump, 7)
+    with pytest.raises(DumpError, match="there is no folder"):
+        bisected(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="can stand for one graph only"):
+        bisected(dump, model=saved(own(dump), tmp_path))
+
+
+def test_a_graph_that_onnx_runtime_fails_on_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compare(Of(lambda x: x[[1, 0]]), (torch.randn(2, 3),), dump=tmp_path / "dump")
+    model = own(tmp_path / "dump")
+    index = next(tensor for tensor in model.graph.initializer if tensor.data_type == onnx.TensorProto.INT64)
+    index.CopyFrom(onnx.numpy_helper.from_array(torch.full(tuple(index.dims), 99).numpy(), index.name))
+    onnx.save(model, tmp_path / "dump" / "model_0.onnx")
+    for command in ("check", "bisect"):
+        with pytest.raises(SystemExit, match="2"):
+            main([command, str(tmp_path / "dump")])
+        err = capsys.readouterr().err
+        assert f"graph model_0 of {tmp_path / 'dump'} cannot be run: ONNX Runtime failed" in err
+        assert err.count("\n") == 1

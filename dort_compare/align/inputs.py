@@ -192,8 +192,13 @@ def _draw(takers: Sequence[tuple[Dataflow, str]], generator: torch.Generator) ->
     sizes = _sizes([_declared(*taker)[1] for taker in takers])
     if sizes is None:
         raise UsageError(f"{flow.title}: input {name!r} declares no shape to draw values in; give --inputs")
-    if math.prod(sizes) > _LIMIT or min(sizes, default=0) < 0:
-        declared = "x".join(map(str, sizes))
+    declared = "x".join(map(str, sizes))
+    if min(sizes, default=0) < 0:
+        raise UsageError(
+            f"{flow.title}: input {name!r} is declared as {declared}, and no dimension can be negative; leave it open, "
+            "or give it its size"
+        )
+    if math.prod(sizes) > _LIMIT:
         raise UsageError(
             f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dort_compare.cli import options
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, said
 from dort_compare.files import check_files
 
 if TYPE_CHECKING:
@@ -70,6 +72,10 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     try:
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as problem:
-        raise UsageError(f"{path} cannot be read as safetensors: {problem}") from None
+        raise UsageError(
+            f"{path} cannot be read as safetensors: {said(problem)}; name a file of tensors by the names of inputs"
+        ) from None

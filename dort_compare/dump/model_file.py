@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from onnx import external_data_helper
 
 from dort_compare.dump.files import NewFiles
-from dort_compare.errors import DumpError
+from dort_compare.errors import DumpError, said
 
 INLINE = 2**30
 """Bytes of constants that an ONNX file may hold itself; a protobuf ends at twice as many."""
@@ -67,7 +67,8 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
                 _load(tensor, path, beside)
             _refuse_damaged(tensor)
     except (OSError, ValueError, *_UNREADABLE) as problem:
-        raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from problem
+        mend = "; name an ONNX file" if isinstance(problem, OSError) and problem.strerror else ""
+        raise DumpError(f"{path} cannot be read: {said(problem)}{mend}") from problem
     return model
 
 

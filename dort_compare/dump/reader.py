@@ -18,7 +18,7 @@ from dort_compare.dump.graph_file import FindTarget, read_graph
 from dort_compare.dump.model_file import read_model
 from dort_compare.dump.tensors import load_tensors
 from dort_compare.dump.writer import ENDINGS, MANIFEST, SCHEMA
-from dort_compare.errors import DumpError
+from dort_compare.errors import DumpError, said
 from dort_compare.provenance import Phase
 from dort_compare.scalars import is_number
 
@@ -99,7 +99,7 @@ class DumpedGraph:
         try:
             return self.file(ending).read_text(encoding="utf-8")
         except (OSError, ValueError) as problem:
-            raise DumpError(f"{self.file(ending)} cannot be read: {' '.join(str(problem).split())}") from None
+            raise DumpError(f"{self.file(ending)} cannot be read: {said(problem)}") from None
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, said
 from dort_compare.measure.runs import ReportedRun, is_one_model, run_of
 from dort_compare.report.report import SCHEMA
 
@@ -46,7 +46,7 @@ def read_report(path: str | Path) -> dict[str, Any]:
             Path(path).read_text(encoding="utf-8"), parse_constant=_refuse, parse_float=_finite, parse_int=_whole
         )
     except (OSError, ValueError, RecursionError) as problem:
-        raise UsageError(f"{path} cannot be read as a report: {' '.join(str(problem).split())}") from None
+        raise UsageError(f"{path} cannot be read as a report: {said(problem)}; name a file of --json") from None
     if isinstance(found, dict) and type(found.get("schema")) is int and found["schema"] > SCHEMA:
         raise UsageError(f"{path} is in format {found['schema']}, newer than {SCHEMA} of this dort-compare: update it")
     wrong = _problem(found)

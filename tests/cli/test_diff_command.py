@@ -153,3 +153,28 @@ def test_a_damaged_model_is_one_line(capsys, tmp_path, good, make):
     path.write_bytes(make().SerializeToString())
     status, out, err = run(capsys, path, good)
     assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_missing_file_is_told_without_the_systems_number(capsys, tmp_path, good):
+    missing = tmp_path / "missing.onnx"
+    refused(capsys, f"{missing} cannot be read: No such file or directory; name an ONNX file\n", good, missing)
+    refused(capsys, f"{tmp_path} cannot be read: Is a directory; name an ONNX file\n", good, tmp_path)
+    inputs = tmp_path / "missing.safetensors"
+    words = f"{inputs} cannot be read as safetensors: No such file or directory; name a file of tensors"
+    refused(capsys, words, good, good, "--inputs", inputs)
+
+
+def test_a_negative_dimension_is_not_called_too_large(capsys, tmp_path, good):
+    model = onnx.parser.parse_model(TEXT)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -4
+    onnx.save(model, tmp_path / "negative.onnx")
+    words = "negative.onnx: input 'x' is declared as -4x8, and no dimension can be negative; leave it open"
+    refused(capsys, words, tmp_path / "negative.onnx", good)
+
+
+def test_a_damaged_initializer_is_told_with_its_file(capsys, tmp_path, good):
+    model = onnx.parser.parse_model(TEXT.replace("Tanh(x)", "Add(x, w)"))
+    model.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[8], raw_data=bytes(7)))
+    onnx.save(model, tmp_path / "damaged.onnx")
+    words = "damaged.onnx cannot be read: constant 'w', FLOAT 8, takes 32 bytes and has 7"
+    refused(capsys, words, good, tmp_path / "damaged.onnx")
