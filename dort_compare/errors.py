@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 _LOG = logging.getLogger(__name__)
+_HEAD, _TAIL = 200, 60
+_LONG = re.compile(r"'[^'\n]{400,}'|\S{400,}")
+"""What no one reads to its end: a path is shorter, of a name the ends tell more than all of it."""
 
 
 class DortError(Exception):
-    """Base of every error of this package that is for the person who calls it."""
+    """Base of every error of this package that is for the person who calls it; very long names in it are shortened."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class UsageError(DortError, ValueError):
@@ -84,6 +91,15 @@ class DumpError(DortError):
 
 class StaleRecordError(DortError):
     """A recorded input was changed in place after it was recorded."""
+
+
+def shortened(text: str) -> str:
+    """``text`` with the middle of every very long word or quoted name left out; files keep names whole."""
+    return _LONG.sub(lambda found: _ends(found[0]), text)
+
+
+def _ends(name: str) -> str:
+    return f"{name[:_HEAD]}...{len(name) - _HEAD - _TAIL} more...{name[-_TAIL:]}"
 
 
 def one_line(problem: BaseException) -> str:

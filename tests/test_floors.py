@@ -25,8 +25,8 @@ FLOORS = [
     {"__init__", "__main__"},
 ]
 NEIGHBOURS = {
-    "descriptors", "files", "provenance", "scalars", "signature", "views", "api", "cli", "doctor", "offline", "align",
-    "measure",
+    "descriptors", "files", "plain", "provenance", "scalars", "signature", "views", "api", "cli", "doctor", "offline",
+    "align", "measure",
 }  # fmt: skip
 """Rooms that may import others of their own floor."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

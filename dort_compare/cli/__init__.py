@@ -23,7 +23,7 @@ from dort_compare.cli.report import report
 from dort_compare.cli.repro import repro
 from dort_compare.cli.run import run
 from dort_compare.errors import DortError, UserCodeError
-from dort_compare.plain import printable
+from dort_compare.plain import printable, readable
 
 DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -90,5 +90,5 @@ def _leave_stdout() -> None:
 
 
 def _give_up(reason: str) -> None:
-    click.echo(printable(f"dort-compare: {' '.join(reason.split())}"), err=True)
+    click.echo(readable(f"dort-compare: {' '.join(reason.split())}"), err=True)
     sys.exit(WRONG_CALL)

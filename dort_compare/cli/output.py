@@ -12,7 +12,7 @@ import click
 
 from dort_compare.cli.colour import show
 from dort_compare.cli.options import FILE
-from dort_compare.errors import UsageError
+from dort_compare.errors import UsageError, shortened
 from dort_compare.files import check_files, check_folder
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Output:
 
         for form, path in self.files.items():
             getattr(report, f"to_{form}")(path)
-        show(verdict_line(report) if self.is_quiet else text)
+        show(shortened(verdict_line(report)) if self.is_quiet else text)
         return report.verdict == "agree"
 
 

@@ -9,7 +9,7 @@ import click
 from dort_compare.cli import options
 from dort_compare.cli.colour import show
 from dort_compare.files import check_files, write
-from dort_compare.plain import printable
+from dort_compare.plain import readable
 
 
 @click.command(context_settings=options.HELP, short_help="A JSON report as a page, or what changed over several.")
@@ -44,7 +44,7 @@ def _alone(file: Path, html_file: Path | None) -> bool:
     from dort_compare.report.reading import read_report
 
     found = read_report(file)
-    show(printable(run_of(found).summary))
+    show(readable(run_of(found).summary))
     if html_file is not None:
         write(html_file, page(found))
     return bool(found["verdict"] == "agree")

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dort_compare.errors import shortened
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import Divergence
@@ -47,6 +48,7 @@ def verdict_lines(report: Report, limit: int | None = None) -> Iterator[str]:
 
 def wrapped(text: str) -> str:
     """The text in lines of 80 characters, those after the first further in; a long word, as a path, is not cut."""
+    text = shortened(text)
     further = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dort_compare.measure.changes import Change, Course
 from dort_compare.measure.runs import ReportedRun
-from dort_compare.plain import printable
+from dort_compare.plain import readable
 from dort_compare.report.tables import new_table, number, rendered
 
 _SHOWN = 30
@@ -21,7 +21,7 @@ def changes_text(runs: Sequence[ReportedRun], found: Sequence[Course]) -> str:
     What is worse in the newest run than in the one before it stands first.
     """
     summaries = [f"run {i}: {run.summary}" for i, run in enumerate(runs, 1)]
-    lines = [_runs_table(runs), "", *map(printable, summaries[-2:]), *_counts(len(runs), found)]
+    lines = [_runs_table(runs), "", *map(readable, summaries[-2:]), *_counts(len(runs), found)]
     for change, word in _WORDS.items():
         some = [each for each in found if each.latest == change and not each.is_quiet]
         some.sort(key=lambda each: (list(_WORDS).index(each.overall), -each.worst))

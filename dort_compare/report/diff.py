@@ -13,7 +13,7 @@ from dort_compare.files import write
 from dort_compare.measure.diff_verdict import Cause, Findings
 from dort_compare.measure.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
-from dort_compare.plain import printable
+from dort_compare.plain import readable
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 SCHEMA = 1
@@ -92,11 +92,11 @@ def _lines(diff: Diff, everything: bool) -> Iterator[str]:
     found = diff.findings
     first = diff.first_departure
     place = f"{_named(first.row)}: " if first else ""
-    yield printable(f"{found.verdict}: {place}{found.reason}")
-    yield printable(f"first {found.titles[0]}, second {found.titles[1]}; inputs: {', '.join(diff.inputs) or 'none'}")
+    yield readable(f"{found.verdict}: {place}{found.reason}")
+    yield readable(f"first {found.titles[0]}, second {found.titles[1]}; inputs: {', '.join(diff.inputs) or 'none'}")
     for cause in found.causes[: None if everything else _SHOWN]:
         yield ""
-        yield from map(printable, _cause_lines(cause))
+        yield from map(readable, _cause_lines(cause))
     if len(found.causes) > _SHOWN and not everything:
         yield f"\n... and {len(found.causes) - _SHOWN} more that depart; --all shows them"
     yield ""
@@ -109,7 +109,7 @@ def _lines(diff: Diff, everything: bool) -> Iterator[str]:
         reasons = Counter(_kind(value.reason) for value in found.unpaired if value.model == model)
         if reasons:
             yield f"unpaired in the {model}: " + ", ".join(f"{n} {reason}" for reason, n in reasons.items())
-    yield from map(printable, found.notes)
+    yield from map(readable, found.notes)
     if everything:
         yield from _tables(found)
 

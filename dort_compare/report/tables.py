@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dort_compare.measure.metrics import Distance, Number
-from dort_compare.plain import printable
+from dort_compare.plain import readable
 
 
 def new_table(*columns: str) -> Table:
@@ -24,7 +24,7 @@ def new_table(*columns: str) -> Table:
 
 class _Table(Table):
     def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(printable(cell) for cell in cells), **options)
+        super().add_row(*(readable(cell) for cell in cells), **options)
 
 
 def rendered(renderable: Any) -> str:
