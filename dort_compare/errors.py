@@ -13,6 +13,9 @@ _LOG = logging.getLogger(__name__)
 _HEAD, _TAIL = 200, 60
 _LONG = re.compile(r"'[^'\n]{400,}'|\S{400,}")
 """What no one reads to its end: a path is shorter, of a name the ends tell more than all of it."""
+_SHORT = re.compile(r"alloc|out of memory|[Ss]torage size calculation overflowed")
+_ASKED = re.compile(r"allocate (\d+) bytes")
+_LESS = "make batch, lengths or layers smaller, or let less be compared at a time (--memory, memory=)"
 
 
 class DortError(Exception):
@@ -119,6 +122,21 @@ def nearest(name: str, choices: Sequence[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
+def out_of_memory(problem: BaseException) -> str:
+    """That memory is short, where, for how much, and what helps; "" where ``problem`` is another one.
+
+    Where, say the notes that the problem was given on its way.
+    """
+    text = one_line(problem)
+    is_memory = isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and _SHORT.search(text))
+    if not is_memory:
+        return ""
+    asked = _ASKED.search(text)
+    size = f" for {max(int(asked[1]) / 2**30, 0.1):,.1f} GiB" if asked else ""
+    where = "".join(f" {note}" for note in getattr(problem, "__notes__", ()))
+    return f"not enough memory{size}{where}: {_LESS}"
+
+
 @contextmanager
 def told(what: str) -> Iterator[None]:
     """What torch, onnx, numpy or ONNX Runtime raise over somebody else's file becomes a DumpError of one line.
@@ -134,6 +152,8 @@ def told(what: str) -> Iterator[None]:
         if _is_ours(problem):
             raise
         _LOG.debug("%s cannot be run", what, exc_info=True)
+        if short := out_of_memory(problem):
+            raise DumpError(f"{what} cannot be run: {short}") from problem
         where = "".join(f" {note}" for note in getattr(problem, "__notes__", ())[:1])
         raise DumpError(f"{what} cannot be run{where}: {one_line(problem)}") from problem
 

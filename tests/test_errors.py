@@ -13,7 +13,7 @@ from torch import nn
 
 from dort_compare import compare
 from dort_compare.cli import main
-from dort_compare.errors import DumpError, told
+from dort_compare.errors import DumpError, out_of_memory, told
 from dort_compare.offline import check
 
 
@@ -54,7 +54,40 @@ def test_what_torch_refuses_names_the_node_and_has_its_cause(dump: Path, caplog:
     assert "eager.py" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, MemoryError, OSError])
+@pytest.mark.parametrize("kind", [RuntimeError, OSError])
 def test_what_kernels_and_the_system_raise_is_no_mistake_of_ours(kind: type[Exception]) -> None:
     with pytest.raises(DumpError, match=f"it cannot be run: {kind.__name__}"), told("it"):
         raise kind("no")
+
+
+def test_too_little_memory_says_where_and_what_to_do(dump: Path, capsys: Any) -> None:
+    path = dump / "model_0.fx.json"
+    content = json.loads(path.read_text())
+    relu = next(node for node in content["nodes"] if node["name"] == "relu")
+    relu.update(target="aten.full.default", args=[[2**48], 1])
+    path.write_text(json.dumps(content))
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", str(dump)])
+    err = capsys.readouterr().err
+    assert "model_0" in err
+    assert "not enough memory for 2,097,152.0 GiB at FX node relu (aten.full.default, " in err
+    assert "make batch, lengths or layers smaller, or let less be compared at a time (--memory, memory=)\n" in err
+    assert "alloc" not in err
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        MemoryError(),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] you tried to allocate 3221225472 bytes."),
+        RuntimeError("Storage size calculation overflowed with sizes=[9]"),
+    ],
+)
+def test_every_way_to_run_out_of_memory_is_known(problem: Exception) -> None:
+    problem.add_note("at FX node mm (aten.mm.default, net.py:7)")
+    problem.add_note("of forward graph 0")
+    size = " for 3.0 GiB" if "3221225472" in str(problem) else ""
+    where = " at FX node mm (aten.mm.default, net.py:7) of forward graph 0"
+    assert out_of_memory(problem).startswith(f"not enough memory{size}{where}: make batch")
+    assert out_of_memory(ValueError("alloc")) == ""

@@ -22,7 +22,7 @@ from dort_compare.cli.options import HELP
 from dort_compare.cli.report import report
 from dort_compare.cli.repro import repro
 from dort_compare.cli.run import run
-from dort_compare.errors import DortError, UserCodeError
+from dort_compare.errors import DortError, UserCodeError, out_of_memory
 from dort_compare.plain import printable, readable
 
 DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _leave_stdout()
         sys.exit(BROKEN_PIPE)
     except Exception as problem:  # noqa: BLE001  (a bug must not look like a divergence)
-        if isinstance(problem, MemoryError) or (isinstance(problem, RuntimeError) and "alloc" in str(problem)):
-            _give_up(f"not enough memory for these sizes: {problem}")
+        if short := out_of_memory(problem):
+            _give_up(short)
         if isinstance(problem, OSError) and problem.filename is None and problem.errno in _FULL:
             _leave_stdout()
             _give_up(f"cannot write to standard output: {problem.strerror}; send it elsewhere")

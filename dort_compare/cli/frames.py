@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dort_compare.errors import DortError, UserCodeError
+from dort_compare.errors import DortError, UserCodeError, out_of_memory
 
 _OURS = str(Path(__file__).parent.parent)
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -27,6 +27,8 @@ def theirs(what: str) -> Iterator[None]:
 
 def user_code_error(what: str, problem: BaseException) -> UserCodeError:
     """The error that tells of an exception that ``what`` raised."""
+    if short := out_of_memory(problem):
+        return UserCodeError(f"{what}: {short}", own_frames(problem))
     reason = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
     return UserCodeError(f"{what} raised {reason}", own_frames(problem))
 

@@ -11,7 +11,7 @@ import torch
 from torch.fx.graph import dtype_abbrs
 
 from dort_compare.dtypes import dtype_name
-from dort_compare.errors import UsageError, one_line
+from dort_compare.errors import UsageError
 
 _FORM = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)=)?(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d\s,]*)\](?::(?:(?P<low>[^:]+):)?(?P<high>[^:]+))?"
@@ -65,8 +65,8 @@ class Spec:
         """
         try:
             return self._drawn(generator).requires_grad_(requires_grad and self._is_inexact)
-        except (RuntimeError, TypeError, OverflowError) as problem:
-            raise UsageError(f"not enough memory for an input of sizes {[*self.sizes]}: {one_line(problem)}") from None
+        except (RuntimeError, TypeError, OverflowError):
+            raise UsageError(f"not enough memory for an input of sizes {[*self.sizes]}: make them smaller") from None
 
     @property
     def _is_inexact(self) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from dort_compare.cli import options
 from dort_compare.cli.output import Output, outputs
-from dort_compare.errors import RuntimeUnavailableError
+from dort_compare.errors import RuntimeUnavailableError, UsageError
 
 
 def _switch(name: str, default: bool, text: str) -> Callable[[Any], Any]:
@@ -65,6 +65,10 @@ def llama(*, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, outpu
 
     if cuda and not torch.cuda.is_available():
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")
+    if given["layers"] > 1 and given["part"] != "model":
+        raise UsageError(
+            f"--layers {given['layers']}: part {given['part']} is one layer; leave --layers out, or choose --part model"
+        )
     output.check(dump)
     autocast = getattr(torch, mixed_dtype) if mixed else None
     given["opset"] = Options.of(exporter=given["exporter"], target_opset=given.pop("target_opset")).opset

@@ -10,6 +10,7 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.provenance import OnnxValue
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
+from dort_compare.provenance import described
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY, Executed, executions
 
@@ -36,10 +37,19 @@ def graph_rows(
     judge = Judge(run.phase, run.index)
 
     def row(executed: Executed) -> Row:
-        found = judge.row(executed, stands.get(executed.step.node.name))
-        for watch in watches:
-            watch(executed, judge.precisions[executed.step.node], found)
+        node = executed.step.node
+        try:
+            found = judge.row(executed, stands.get(node.name))
+            for watch in watches:
+                watch(executed, judge.precisions[node], found)
+        except Exception as problem:
+            problem.add_note(f"at {described(node)}")
+            raise
         return found
 
     # map lets go of a value once it is judged
-    yield from map(row, executions(run, names, opaque, memory, repeats, is_fused=fused is not None))
+    try:
+        yield from map(row, executions(run, names, opaque, memory, repeats, is_fused=fused is not None))
+    except Exception as problem:
+        problem.add_note(f"of {run.phase} graph {run.index}")
+        raise

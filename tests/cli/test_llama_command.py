@@ -131,6 +131,8 @@ def test_cuda_without_a_gpu(capsys):
         (["--part", "head"], "Invalid value for '--part': 'head' is not one of 'attention', 'decoder', 'model'."),
         (["--backward", "2"], "Invalid value for '--backward': '2' is not one of '0', '1'."),
         (["--layers", "0"], "Invalid value for '--layers': 0 is not in the range x>=1."),
+        (["--layers", "2"], "--layers 2: part attention is one layer; leave --layers out, or choose --part model"),
+        (["--layers", "2", "--part", "decoder"], "--layers 2: part decoder is one layer; leave --layers out"),
         (["--opset", "17"], "opset 17 is not supported: choose 18 to "),
         (["--part", "model", "--hidden", "65"], "hidden=65 is not divisible by heads=8"),
         (["--heads", "4", "--kv-heads", "3"], "heads=4 is not divisible by kv_heads=3"),
@@ -138,7 +140,7 @@ def test_cuda_without_a_gpu(capsys):
         (["--html", "/no/such/folder/report.html"], "cannot write /no/such/folder/report.html"),
         (["--frobnicate"], "No such option '--frobnicate'"),
         (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range"),
-        (["--batch", "100000000", "--seq", "1000000"], "not enough memory for these sizes"),
+        (["--batch", "100000000", "--seq", "1000000"], "not enough memory for 190,734,863.3 GiB: make batch, lengths"),
         (["--dump", "/no/d", "--json", "/no/d/r.json"], "cannot write /no/d/r.json"),
     ],
 )
