@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
 
 Number = int | float
+_SIDE = re.compile(r"\b(expected|got)\b")
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,8 @@ class Distance:
     (0 and 1) are measured exactly, everything else in float64: two float64 too far apart for it give inf.
 
     equal      same dtype, shape and elements; NaN equals NaN, 0.0 equals -0.0
-    finding    one line for what a number cannot say (dtype, shape, NaN, inf), else None; the device is never a finding
+    finding    one line for what a number cannot say (dtype, shape, NaN, inf), else None; the device is never a finding.
+               It calls the sides "expected" and "got" until ``between`` names them
     different  how many elements are unequal, those that are not finite included
     max_abs    max |expected - got|; an int if both tensors hold integers or bools
     mean_abs   mean |expected - got|
@@ -45,6 +48,12 @@ class Distance:
         """The distance of equal tensors of so many elements, the largest of them ``scale``."""
         cosine = 1.0 if scale else None
         return cls(True, None, numel, 0, max_abs=0, mean_abs=0.0, scale=scale, max_rel=0.0, cosine=cosine)
+
+    def between(self, expected: str, got: str) -> Distance:
+        """The same with these names of the two sides in what was found."""
+        if self.finding is None:
+            return self
+        return replace(self, finding=_SIDE.sub(lambda side: expected if side[0] == "expected" else got, self.finding))
 
     def to_json(self) -> dict[str, object]:
         """The fields as strict JSON: infinity is the string "inf", None (not measured) is null; NaN never occurs."""

@@ -84,7 +84,8 @@ class Judge:
         )
         if is_same and before is not None and before.inherited.max_abs is not None:
             return before.shown(tuple(expected.shape))
-        return measure(expected, own, local, exact if exact.dtype == torch.float64 else None)
+        measured = measure(expected, own, local, exact if exact.dtype == torch.float64 else None)
+        return measured.between("torch", "ONNX")
 
     def _precision(self, node: fx.Node, dtype: torch.dtype) -> torch.dtype | None:
         own = coarsest([dtype])

@@ -29,6 +29,11 @@ class Measured:
     torch_vs_float64: Number | None
     onnx_vs_float64: Number | None
 
+    def between(self, expected: str, got: str) -> Measured:
+        """The same with these names of the sides in what was found."""
+        local = None if self.local is None else self.local.between(expected, got)
+        return replace(self, inherited=self.inherited.between(expected, got), local=local)
+
     def shown(self, shape: tuple[int, ...]) -> Measured:
         """What would be measured of the same elements in another shape, if the reference's operands give equal ones."""
         whole, worst = self.inherited, self.inherited.worst

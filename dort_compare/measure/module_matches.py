@@ -106,7 +106,7 @@ class Matches:
         self.found[place] = match
 
     def _measured(self, expected: torch.Tensor, sighting: Sighting) -> Match:
-        gap = distance(expected, sighting.value)
+        gap = distance(expected, sighting.value).between("eager", "the traced graph")
         floor = self._floor(expected, gap)
         ok = is_noise(gap, floor)
         match = Match(gap, floor, ok, sighting.run, sighting.node, sighting.leaf)

@@ -72,7 +72,7 @@ class Observer:
         if own is None or name is None or name not in self._shipped:
             return
         shipped = self._shipped.pop(name)
-        found = distance(own, shipped)
+        found = distance(own, shipped).between("the exposed values", "the program that ran")
         floor = 0.0
         if not found.equal:
             exact, expected = executed.step.exact, executed.step.value

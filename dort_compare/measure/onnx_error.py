@@ -189,7 +189,7 @@ def _departure(
     Noise are the ``roundings`` in a precision for the largest element, and some times what the ``moved`` values have
     moved. Integers and booleans may differ where they moved.
     """
-    whole = distance(expected, value)
+    whole = distance(expected, value).between("the unoptimized value", "the optimized one")
     if whole.equal:
         return None
     if whole.finding is not None or whole.max_abs is None:

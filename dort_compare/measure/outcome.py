@@ -107,7 +107,8 @@ def _measured(
     row: OutcomeRow, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor | None, coarse: torch.dtype | None
 ) -> OutcomeRow:
     measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
-    found, torch_error, onnx_error = measured.inherited, measured.torch_vs_float64, measured.onnx_vs_float64
+    found = measured.inherited.between("eager", "compiled")
+    torch_error, onnx_error = measured.torch_vs_float64, measured.onnx_vs_float64
     floor = noise_floor(coarse, found.scale or 0.0, torch_error, expected.numel())
     ok = is_noise(found, floor, onnx_error)
     return replace(

@@ -65,7 +65,7 @@ def pair_row(first: str | None, second: str | None, first_trace: ModelTrace, sec
     right = _value(second, second_trace) if second is not None else None
     if first is None or second is None:
         return PairRow("+" if first is None else "-", left, right)
-    found = distance(first_trace.tensors[first], second_trace.tensors[second])
+    found = distance(first_trace.tensors[first], second_trace.tensors[second]).between("the first", "the second")
     return PairRow("=" if found.equal else "~", left, right, found)
 
 

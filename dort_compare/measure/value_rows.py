@@ -135,7 +135,7 @@ def _flips(met: Met, expected: torch.Tensor, value: torch.Tensor, precision: tor
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
-    return distance(*_comparable(first, second))
+    return distance(*_comparable(first, second)).between("the first", "the second")
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

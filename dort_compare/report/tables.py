@@ -46,7 +46,7 @@ def number(value: Number | None) -> str:
 
 
 def max_abs(distance: Distance | None) -> str:
-    """The largest deviation, or in its place what was found, in short: "14 inf in got"."""
+    """The largest deviation, or in its place what was found, in short: "14 inf in ONNX"."""
     if distance is None:
         return "not on both sides"
     if distance.finding is None:

@@ -92,7 +92,7 @@ def _measured(result: Result) -> str:
     shape = f"{str(result.expected.dtype).removeprefix('torch.')} {list(result.expected.shape)}"
     if result.value is None:
         return f"{name} ({shape}): {printable(str(result.error))}."
-    found = distance(result.expected, result.value)
+    found = distance(result.expected, result.value).between("torch", "ONNX")
     apart = found.finding or f"largest |torch - onnx| is {found.max_abs:.3g}"
     judged = "; it is torch that departs" if result.torch_departs else "; both are right" if result.is_open else ""
     return f"{name} ({shape}): {apart}, of which {result.noise_floor:.3g} would be noise{judged}."

@@ -137,7 +137,7 @@ def test_what_departs_with_all_optimizers_off_is_said_so():
     assert found.forced.departure.value == "y"
     assert "Div" in found.forced.departure.op_types
     assert "Cast" not in found.forced.departure.op_types[:-1], "the one before the division is gone"
-    assert found.forced.departure.reason == "4 NaN in expected where got has numbers"
+    assert found.forced.departure.reason == "4 NaN in the unoptimized value where the optimized one has numbers"
     assert "CastFloat16Transformer" in found.forced.changes
     told = found.to_json()
     assert (told["verdict"], told["without_optimizers"]["departure"]["onnx_value"]) == ("diverge", "y")
@@ -152,7 +152,7 @@ def test_a_rounding_that_comes_back_where_a_value_is_exposed_is_found_missing():
     found = bisect(model, {"x": torch.full((2, 2), 200.0).half()}, CPU)
     assert found.forced is not None
     assert (found.forced.departure.value, found.forced.departure.op_types[-2:]) == ("y", ("Div", "Cast"))
-    assert found.forced.departure.reason == "4 inf in expected where got is finite"
+    assert found.forced.departure.reason == "4 inf in the unoptimized value where the optimized one is finite"
 
 
 def test_what_a_difference_leaves_of_a_rounding_is_noise_with_all_optimizers_off_too():

@@ -470,3 +470,12 @@ def test_deviation_is_the_max_abs_of_distance(dtype, monkeypatch):
 def test_deviation_of_nothing_and_of_two_shapes():
     assert deviation(torch.empty(0), torch.empty(0)) == 0
     assert deviation(torch.zeros(3), torch.zeros(1, 3)) is None
+
+
+def test_sides_get_the_names_of_what_was_compared() -> None:
+    found = distance(torch.tensor([1.0, NAN]), torch.tensor([NAN, 1.0]))
+    named = found.between("torch", "ONNX")
+    assert named.finding == "1 NaN in ONNX where torch has numbers; 1 NaN in torch where ONNX has numbers"
+    assert found.between("a", "b").max_abs == found.max_abs
+    same = distance(torch.ones(2), torch.ones(2))
+    assert same.between("torch", "ONNX") is same

@@ -192,7 +192,7 @@ def test_nan_is_a_finding(graphs_of: Any) -> None:
     row = next(row for row in graph_rows(graph_run(graph)) if row.fx_node == name)
     assert row.status == "diverges"
     assert row.inherited is not None
-    assert row.inherited.finding == "1 NaN in got where expected has numbers"
+    assert row.inherited.finding == "1 NaN in ONNX where torch has numbers"
 
 
 def test_nan_on_both_sides_is_no_finding(graphs_of: Any) -> None:
