@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import PurePath
 
 from dort_compare.measure.changes import Change, Course
 from dort_compare.measure.runs import ReportedRun
 from dort_compare.plain import readable
+from dort_compare.report.causes import wrapped
 from dort_compare.report.tables import new_table, number, rendered
 
 _SHOWN = 30
@@ -16,28 +19,45 @@ _VERSIONS = ("torch", "ONNX Runtime", "dort-compare")
 
 
 def changes_text(runs: Sequence[ReportedRun], found: Sequence[Course]) -> str:
-    """A line for each run, what the last two found, the counts, and what was ever not ok or changed.
+    """A line for each run, what the last two found, the counts, and what was ever not ok or changed; in 80 to 100
+    columns where names allow.
 
     What is worse in the newest run than in the one before it stands first.
     """
-    summaries = [f"run {i}: {run.summary}" for i, run in enumerate(runs, 1)]
-    lines = [_runs_table(runs), "", *map(readable, summaries[-2:]), *_counts(len(runs), found)]
+    summaries = [wrapped(readable(f"run {i}: {run.summary}")) for i, run in enumerate(runs, 1)]
+    lines = [_runs_table(runs), *_alike(runs), "", *summaries[-2:], *_counts(len(runs), found)]
     for change, word in _WORDS.items():
         some = [each for each in found if each.latest == change and not each.is_quiet]
         some.sort(key=lambda each: (list(_WORDS).index(each.overall), -each.worst))
         if some:
-            lines += ["", _table(word, some[:_SHOWN])]
+            lines += ["", _table(word, some[:_SHOWN], len(runs))]
         if len(some) > _SHOWN:
             lines.append(f"and {len(some) - _SHOWN} more that are {word}; --html FILE shows them")
     return "\n".join(lines)
 
 
 def _runs_table(runs: Sequence[ReportedRun]) -> str:
-    table = new_table("run", "report", "date", *_VERSIONS, "verdict", "departing", "worst error, in noise floors")
-    for i, run in enumerate(runs, 1):
-        told = (str(run.environment.get(name) or "-") for name in ("date", *_VERSIONS))
-        table.add_row(str(i), run.name, *told, run.verdict, str(run.departing), _error(run.worst))
+    """With the versions that differ; files by their names alone where these differ."""
+    differing = [name for name in _VERSIONS if len({_version(run, name) for run in runs}) > 1]
+    table = new_table("run", "report", "date", *differing, "verdict", "departing", "worst, in floors")
+    names = [PurePath(run.name).name for run in runs]
+    names = names if len(set(names)) == len(names) else [run.name for run in runs]
+    for i, (run, name) in enumerate(zip(runs, names, strict=True), 1):
+        date = str(run.environment.get("date") or "-").replace("T", " ")[:16]
+        versions = (_version(run, each) for each in differing)
+        table.add_row(str(i), name, date, *versions, run.verdict, str(run.departing), _error(run.worst))
     return rendered(table)
+
+
+def _alike(runs: Sequence[ReportedRun]) -> Iterator[str]:
+    """The versions that all runs have."""
+    alike = [f"{name} {_version(runs[0], name)}" for name in _VERSIONS if len({_version(r, name) for r in runs}) == 1]
+    if alike:
+        yield wrapped(readable(f"all with {', '.join(alike)}"))
+
+
+def _version(run: ReportedRun, name: str) -> str:
+    return str(run.environment.get(name) or "-")
 
 
 def _counts(many: int, found: Sequence[Course]) -> Iterator[str]:
@@ -50,14 +70,17 @@ def _counts(many: int, found: Sequence[Course]) -> Iterator[str]:
         yield f"values, outputs and gradients, from run {first} to {many}: {told or 'none'}"
 
 
-def _table(word: str, some: Sequence[Course]) -> str:
-    columns = ("where", "name", "op", "status", "error, in noise floors", "since run", "since the first", "source")
-    table = new_table(word, *columns)
+def _table(word: str, some: Sequence[Course], many: int) -> str:
+    """Each status, the error in the last two runs; of several runs, the change from the first too."""
+    first = ("from first",) if many > 2 else ()
+    table = new_table(word, "name", "status", "in noise floors", "since", *first, "source")
     for each in some:
-        statuses = [state.status if state else "-" for state in each.states]
-        status = statuses[0] if len(set(statuses)) == 1 else " -> ".join(statuses)
-        errors = " -> ".join(_error(state.error if state else None) for state in each.states)
-        table.add_row(*each.key, status, errors, str(each.since + 1), _WORDS[each.overall], each.newest.source)
+        status = " -> ".join(state for state, _ in groupby(state.status if state else "-" for state in each.states))
+        errors = " -> ".join(_error(state.error if state else None) for state in each.states[-2:])
+        where = each.key.where if each.key.what == "value" else f"{each.key.what} {each.key.where}".strip()
+        overall = (_WORDS[each.overall],) if first else ()
+        source = PurePath(each.newest.source).name
+        table.add_row(where, each.key.name, status, errors, f"run {each.since + 1}", *overall, source)
     return rendered(table)
 
 

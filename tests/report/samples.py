@@ -21,7 +21,7 @@ INF = torch.tensor([math.inf, 1.0])
 def row(got: torch.Tensor | None, **changes: Any) -> Row:
     measured: dict[str, Any] = {}
     if got is not None:
-        found = distance(ONE, got)
+        found = distance(ONE, got).between("torch", "ONNX")
         measured = {
             "onnx_value": "mul", "onnx_nodes": ("mul.Mul",), "inherited": found, "noise_floor": 1e-5,
             "torch_vs_float64": 0.0, "onnx_vs_float64": math.inf,

@@ -142,7 +142,7 @@ def test_names_stay_text(show: Show) -> None:
         (report(outputs=False), "the report holds no row"),
         (report(row(None), row(None)), "No value was held against another"),
         (report(*(row(NAN, fx_node=f"n{i}") for i in range(5)), got=NAN), "5 causes"),
-        (report(*(row(INF) for _ in range(3))), "inf in got where expected is finite"),
+        (report(*(row(INF) for _ in range(3))), "inf in ONNX where torch is finite"),
         (report(row(ONE), row(ONE)), "Agree"),
     ],
     ids=["no rows", "nothing compared", "NaN everywhere", "inf", "agree"],

@@ -78,7 +78,7 @@ def test_the_text_shows_outputs_and_what_is_not_ok() -> None:
     assert "values: 1 ok, 1 diverges, 1 unaligned" in text
     lines = text.splitlines()
     assert any(line.startswith("!") and " y " in line for line in lines)
-    assert any(line.startswith("diverges") and "  1 NaN in got  " in line for line in lines)
+    assert any(line.startswith("diverges") and "  1 NaN in ONNX  " in line for line in lines)
     assert any(line.startswith("unaligned") and "not on both sides" in line for line in lines)
     assert not any("fine" in line for line in lines)
     assert "\x1b" not in text
