@@ -354,3 +354,20 @@ def test_torch_numbers_of_every_kind(show: Show) -> None:
     whole = torch.tensor([2**62, 3])
     page = show(report(row(ONE + 1e-30), row(ONE, fx_node="scalar", shape=()), row(whole, fx_node="wrong_dtype")))
     assert page.cells("fx_node") == ["mul", "scalar", "wrong_dtype"]
+
+
+def test_a_table_of_few_rows_is_no_taller_than_they_are(show: Show) -> None:
+    page = show(report(row(INF), row(ONE, fx_node="add")))
+    assert page.run("return document.querySelector('.grid').clientHeight") < 64 + 5 * 30 + 24
+    assert page.cells("inherited")[0] == "1 inf in ONNX"
+    cell = "const cell = document.querySelector('.ag-row [col-id=inherited]'); "
+    assert page.run(f"{cell}return cell.scrollWidth - cell.clientWidth") == 0
+
+
+def test_a_cause_that_inherits_is_explained(show: Show, driver: Chrome, tmp_path: Path) -> None:
+    words = "on torch's own operands the op is right"
+    assert words not in show(report(row(INF))).text(".cause")
+    data = report(row(INF)).as_json()
+    data["rows"][0]["status"] = "inherits"
+    (tmp_path / "inherits.html").write_text(html.page(data), encoding="utf-8")
+    assert words in Page(driver, tmp_path / "inherits.html").text(".cause")

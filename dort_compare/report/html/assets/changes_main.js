@@ -8,7 +8,7 @@ function main() {
   const filters = makeBoxes(changes, { title: "Change", hint: "Name, op, module, source", kinds: CHANGES, kindOf: (row) => row.kind, off: ["ok"] }, () => api?.onFilterChanged());
   const element = make("div", { class: "grid", role: "region", "aria-label": "What changed" });
   api = agGrid.createGrid(element, {
-    ...gridOptions(changes, filters),
+    ...gridOptions(changes, filters, element),
     columnDefs: changeColumns(runs),
     localeText: { noRowsToShow: changes.length ? "Nothing changed" : "No report holds a value" },
   });

@@ -56,8 +56,8 @@ const DIFF_COLUMNS = [
   ] },
   { headerName: "Pair", children: [{ headerName: "Found by", field: "how", width: 110 }] },
   { headerName: "max |first − second|", children: [
-    { headerName: "Inherited", width: 105, ...NUMERIC, ...ofDistance("inherited") },
-    { headerName: "Local", width: 105, ...NUMERIC, ...ofDistance("local") },
+    { headerName: "Inherited", ...NUMERIC, ...ofDistance("inherited") },
+    { headerName: "Local", ...NUMERIC, ...ofDistance("local") },
     { headerName: "Noise floor", field: "noise_floor", width: 110, ...NUMERIC },
     { headerName: "Local, in floors", colId: "floors", width: 130, ...NUMERIC, valueGetter: ({ data }) => data.localRatio },
   ] },

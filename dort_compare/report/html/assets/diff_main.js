@@ -8,7 +8,7 @@ function main() {
   const filters = makeBoxes(report.pairs, { title: "Status", hint: "Name, op, dtype", kinds: PAIRS, kindOf: (row) => row.status }, () => api?.onFilterChanged());
   const element = make("div", { class: "grid", role: "region", "aria-label": "Values side by side" });
   api = agGrid.createGrid(element, {
-    ...gridOptions(report.pairs, filters),
+    ...gridOptions(report.pairs, filters, element),
     columnDefs: DIFF_COLUMNS,
     localeText: { noRowsToShow: report.pairs.length ? "No value passes the filters" : "No value has a partner" },
   });

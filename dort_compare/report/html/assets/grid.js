@@ -1,5 +1,7 @@
 // The values side by side: what torch computed, the ONNX value held against it, and how far apart they lie.
 
+const ROW = 30, HEAD = 32, ROUND = 24;  // pixels; a table of few rows is no taller than they are, with borders and scrollbar
+
 const NUMERIC = {
   cellClass: "number",
   valueFormatter: ({ value }) => number(value),
@@ -27,8 +29,8 @@ function gridColumns(hasParts) {
       { headerName: "Shape", colId: "shape", width: 130, valueGetter: ({ data }) => shapeText(data.shape) },
     ] },
     { headerName: "max |torch − onnx|", children: [
-      { headerName: "Inherited", width: 105, ...NUMERIC, ...ofDistance("inherited") },
-      { headerName: "Local", width: 105, ...NUMERIC, ...ofDistance("local") },
+      { headerName: "Inherited", ...NUMERIC, ...ofDistance("inherited") },
+      { headerName: "Local", ...NUMERIC, ...ofDistance("local") },
       { headerName: "Local, in floors", colId: "floors", headerTooltip: "Local error over its noise floor: above 1 the op departs", width: 130, ...NUMERIC, valueGetter: ({ data }) => data.localRatio },
     ] },
     { headerName: "max |value − float64|", children: [
@@ -42,12 +44,18 @@ function gridColumns(hasParts) {
   ];
 }
 
+/** A distance in the width of a cell: of a finding what it is, and on which side. */
+function brief(distance) {
+  return distance?.finding ? distance.finding.split("; ").map((each) => each.split(" where ")[0]).join("; ") : gap(distance);
+}
+
 /** Sorts by the largest deviation, and shows the finding where that says more. */
 function ofDistance(name) {
   return {
     colId: name,
+    width: 145,
     valueGetter: ({ data }) => (data[name]?.finding ? Infinity : data[name]?.max_abs),
-    valueFormatter: ({ data }) => gap(data[name]),
+    valueFormatter: ({ data }) => brief(data[name]),
     tooltipValueGetter: ({ data }) => data[name]?.finding,
   };
 }
@@ -56,7 +64,7 @@ function ofDistance(name) {
 function makeGrid(report, filters, open, show) {
   const element = make("div", { class: "grid", role: "region", "aria-label": "Values side by side" });
   const api = agGrid.createGrid(element, {
-    ...gridOptions(report.values, filters),
+    ...gridOptions(report.values, filters, element),
     columnDefs: gridColumns(new Set(report.values.map((row) => row.part)).size > 1),
     localeText: { noRowsToShow: report.values.length ? "No value passes the filters" : "No value was compared" },
     onRowClicked: ({ data }) => open(data, false),
@@ -71,21 +79,25 @@ function makeGrid(report, filters, open, show) {
 }
 
 /** What the tables have in common: rows that pass the filters, in sight alone. */
-function gridOptions(rows, filters) {
+function gridOptions(rows, filters, element) {
   return {
     theme: gridTheme(),
     rowData: rows,
     defaultColDef: { resizable: true, suppressMovable: true, suppressHeaderMenuButton: true },
     rowSelection: { mode: "singleRow", checkboxes: false, enableClickSelection: true },
-    rowHeight: 30,
-    headerHeight: 32,
+    rowHeight: ROW,
+    headerHeight: HEAD,
     ensureDomOrder: true,
     enableCellTextSelection: true,
     animateRows: false,
     tooltipShowDelay: 400,
     isExternalFilterPresent: () => true,
     doesExternalFilterPass: ({ data }) => filters.passes(data),
-    onModelUpdated: ({ api }) => filters.tell(api.getDisplayedRowCount()),
+    onModelUpdated: ({ api }) => {
+      const shown = api.getDisplayedRowCount();
+      element.style.maxHeight = `${2 * HEAD + Math.max(shown, 4) * ROW + ROUND}px`;
+      filters.tell(shown);
+    },
   };
 }
 

@@ -18,13 +18,18 @@ const WORST = {
 
 const RUN_COLUMNS = [
   ["run", (run) => String(run.index + 1), "number"], ["", (run) => badge(run.verdict)], ["departing", (run) => run.departing.toLocaleString("en"), "number"],
-  ["worst error, in floors", (run) => number(run.worst), "number"], ["date", (run) => run.environment.date, "date"], ...VERSIONS.map((name) => [name, (run) => run.environment[name]]),
+  ["worst error, in floors", (run) => number(run.worst), "number"], ["date", (run) => String(run.environment.date ?? "").replace("T", " ").slice(0, 16), "date"],
   ["report", (run) => run.name, "file"], ["verdict", (run) => run.summary, "sentence"],
 ];
 
+/** The versions that are not the same in all runs; the setups have all. */
+function differing(runs) {
+  return VERSIONS.filter((name) => new Set(runs.map((run) => run.environment[name])).size > 1).map((name) => [name, (run) => run.environment[name]]);
+}
+
 function runsSection(runs, chart) {
   return section("runs", "Runs", make("div", { class: "beside" },
-    make("figure", {}, make("figcaption", {}, "Worst error of each run, in noise floors: ● the run agrees, ✕ it diverges"), chart.element), table("From the oldest to the newest", RUN_COLUMNS, runs)));
+    make("figure", {}, make("figcaption", {}, "Worst error of each run, in noise floors: ● the run agrees, ✕ it diverges"), chart.element), table("From the oldest to the newest", [...RUN_COLUMNS.slice(0, 5), ...differing(runs), ...RUN_COLUMNS.slice(5)], runs)));
 }
 
 /** What was asked for and where it ran, run by run, what differs first. */

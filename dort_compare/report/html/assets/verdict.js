@@ -29,6 +29,8 @@ function causesSection(report, open) {
     left ? make("p", {}, `and ${left.toLocaleString("en")} more, which the table lists as ✕ diverges`) : null);
 }
 
+const ENLARGES = "is what the tables say of it: on torch's own operands the op is right. It is the cause all the same, for it makes a departure of what is noise in the values that it reads; those, and not its kernel, are what to look at.";
+
 function causeCard(report, cause, open) {
   const row = rowOfCause(report, cause);
   const isFurther = (side) => cause.further_from_float64 === side && !hidesElements(cause);
@@ -37,6 +39,7 @@ function causeCard(report, cause, open) {
     make("header", {}, make("h3", { class: "code" }, ends(cause.fx_node) || "the model"), make("span", { class: "code soft" }, cause.target),
       row ? make("button", { type: "button", onclick: () => open(row, true) }, "Open") : null),
     make("p", {}, cause.reason),
+    row?.status === "inherits" ? make("p", { class: "soft" }, badge("inherits"), " " + ENLARGES) : null,
     facts([
       ["Phase", cause.phase], ["Module", cause.module || null], ["Source", cause.source ? make("span", { class: "code" }, cause.source) : null],
       ["ONNX nodes", cause.onnx_nodes.length ? make("span", { class: "code" }, cause.onnx_nodes.join(", ")) : null],
