@@ -67,6 +67,8 @@ def compare(
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError("model cannot be compiled: it is TorchScript, not Python: give the module that it was made of")
     if autocast not in (None, torch.float16, torch.bfloat16):
         raise UsageError(f"autocast is {autocast!r}; give torch.float16, torch.bfloat16 or None")
     if not isinstance(provider, str):

@@ -25,7 +25,6 @@ class Compiled:
 
     def __init__(self, model: nn.Module, backend: Any, dynamic: bool | None = None) -> None:
         torch._dynamo.reset()
-        self._is_script = isinstance(model, torch.jit.ScriptModule)
         self._parameters = dict(model.named_parameters())
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
         self._breaks = Counter(counters["graph_break"])
@@ -33,8 +32,6 @@ class Compiled:
     @property
     def refusal(self) -> str:
         """Why torch first left a part of the model uncompiled, and its hint, in one line; "" where it left none."""
-        if self._is_script:
-            return "it is TorchScript, which torch.compile leaves as it is: give the module that it was made of"
         if torch._dynamo.config.disable:
             return "torch.compile is off: unset TORCH_COMPILE_DISABLE, or torch._dynamo.config.disable"
         reason = next(iter(Counter(counters["graph_break"]) - self._breaks), "")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from of_function import Of
 from safetensors import safe_open
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
@@ -484,11 +485,20 @@ def test_a_program_of_torch_export_is_compared() -> None:
 
 def test_why_nothing_is_compiled_is_told() -> None:
     x = torch.ones(1, 3)
-    with pytest.raises(UsageError, match=r"it is TorchScript, .*: give the module that it was made of$"):
-        compare(torch.jit.trace(mlp(), x), (x,))
+    for script in (torch.jit.trace(mlp(), x), torch.jit.script(mlp())):
+        with pytest.raises(UsageError, match=r"it is TorchScript, not Python: give the module that it was made of$"):
+            compare(script, (x,))
     off = torch._dynamo.config.patch(disable=True)
     with off, pytest.raises(UsageError, match=r"torch\.compile is off: unset TORCH_COMPILE_DISABLE"):
         compare(mlp(), (x,))
+
+
+def test_a_conjugate_output_is_differentiated() -> None:
+    """torch leaves it conjugated only when it is read."""
+    z = torch.randn(3, dtype=torch.complex64, requires_grad=True)
+    report = compare(Of(lambda z: ((z * 2).conj(), z.imag)), (z,), backward=True)
+    assert report.verdict == "agree"
+    assert [row.kind for row in report.outputs] == ["output", "output", "gradient"]
 
 
 def test_a_model_that_is_never_compiled_is_refused() -> None:

@@ -15,7 +15,7 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.options import Options
+from dort_compare.backends.options import Options, refuse_mode
 from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
@@ -59,8 +59,14 @@ class DebugBackend:
         self._kept: dict[int, Results] | None = None
 
     def __call__(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+        self,
+        graph_module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        *,
+        options: Mapping[str, Any] | None = None,
+        mode: str | None = None,
     ) -> Callable[..., Any]:
+        refuse_mode(mode)
         if options:
             raise UsageError("a DebugBackend has its options already: give them to DebugBackend(...)")
         return self._compile(graph_module, example_inputs)
@@ -137,12 +143,17 @@ class DebugBackend:
 
 
 def debug_backend(
-    graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
     """``torch.compile(model, backend=dort_compare.debug_backend)``: lowers to ONNX, runs on ONNX Runtime.
 
     ``options`` are those of DebugBackend, ``storage`` included; make a DebugBackend to read the graphs afterwards.
     """
+    refuse_mode(mode)
     return DebugBackend(**(options or {}))(graph_module, example_inputs)
 
 

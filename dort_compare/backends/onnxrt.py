@@ -13,7 +13,7 @@ from torch import fx
 from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
-from dort_compare.backends.options import Options
+from dort_compare.backends.options import Options, refuse_mode
 from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.cache import Store
@@ -25,9 +25,17 @@ from dort_compare.runtime import Program
 
 
 def onnxrt(
-    graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
-    """Compiles a dynamo graph, forward and backward, into ONNX Runtime programs; ``options`` are fields of Options."""
+    """Compiles a dynamo graph, forward and backward, into ONNX Runtime programs; ``options`` are fields of Options.
+
+    Raises UsageError for a ``mode``, which is inductor's.
+    """
+    refuse_mode(mode)
     chosen = Options.of(**(options or {}))
     chosen = replace(chosen, rewrites=chosen.rewrites is not False)
     dump = DumpWriter.in_folder(chosen.dump, chosen.dump_prefix) if chosen.dump else None

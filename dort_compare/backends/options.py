@@ -117,3 +117,9 @@ class Options:
         given = self.session_options
         is_object = isinstance(given, ort.SessionOptions)
         return SessionSettings(self.providers or (), given if is_object else serving(given))
+
+
+def refuse_mode(mode: str | None) -> None:
+    """Raises UsageError for a ``mode`` of ``torch.compile``, which hands it to every backend: it is inductor's."""
+    if mode is not None:
+        raise UsageError(f"mode is {mode!r}, and modes are inductor's: leave it out, this backend has options only")

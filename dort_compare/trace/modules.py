@@ -195,7 +195,7 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """
     total = torch.zeros((), device="cpu")
     for place, each in enumerate(outputs.values()):
-        output = torch.view_as_real(each) if each.is_complex() else each
+        output = torch.view_as_real(each.resolve_conj()) if each.is_complex() else each
         if output.is_floating_point() and output.requires_grad:
             generator = torch.Generator().manual_seed(place)
             direction = torch.randn(output.shape, generator=generator, device="cpu").bfloat16().to(output.device)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 
+from dort_compare import DebugBackend, debug_backend
 from dort_compare.backends import Options
 from dort_compare.errors import UsageError
 from dort_compare.runtime import newest_opset
@@ -76,3 +78,12 @@ def test_sessions_share_an_arena_unless_one_is_not_wanted() -> None:
         x = torch.randn(3, requires_grad=True)
         (gradient,) = torch.autograd.grad(torch.compile(torch.sin, backend="dort", options=options)(x).sum(), x)
         torch.testing.assert_close(gradient, x.detach().cos())
+
+
+@pytest.mark.parametrize("backend", ["dort", "onnxrt", "dort_debug", debug_backend, DebugBackend()], ids=str)
+def test_modes_are_inductors(backend: Any) -> None:
+    with pytest.raises(BackendCompilerFailed) as caught:
+        torch.compile(torch.nn.ReLU(), backend=backend, mode="max-autotune")(torch.ones(2))
+    assert isinstance(caught.value.inner_exception, UsageError)
+    message = "mode is 'max-autotune', and modes are inductor's: leave it out, this backend has options only"
+    assert str(caught.value.inner_exception) == message
