@@ -18,26 +18,31 @@ CHANGES = 2
 
 @dataclass(frozen=True)
 class _Held:
-    """A tensor as it was: the reference keeps its memory from being given to another."""
+    """A tensor as it was: another one in the same memory, which is not given away while it is held."""
 
     tensor: torch.Tensor
     version: int
 
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Held:
+        return cls(tensor.detach(), tensor._version)
+
     def is_still(self, tensor: torch.Tensor) -> bool:
-        same = tensor is self.tensor or (
+        """Whether ``tensor`` shows the same elements, and nothing has been written since."""
+        return (
             tensor.data_ptr() == self.tensor.data_ptr()
+            and tensor._version == self.version
             and tensor.shape == self.tensor.shape
             and tensor.stride() == self.tensor.stride()
         )
-        return same and tensor._version == self.version
 
 
 class Frozen:
     """A function of all ``inputs`` of a model, of which those that are ``still`` become constants.
 
-    The constants are made again where one is another tensor than before or has been written in place, but for what is
-    written through ``tensor.data``, which torch does not count. Tensors on other devices than the CPU, and inference
-    tensors, whose writes are not counted either, remain inputs.
+    The constants are made again where one is another tensor than before, has been given other memory, or has been
+    written in place, but for what is written through ``tensor.data``, numpy or a storage, which torch does not count.
+    Tensors on other devices than the CPU, and inference tensors, whose writes are not counted either, remain inputs.
     """
 
     def __init__(self, inputs: Sequence[str], still: Collection[str], make_run: MakeRun) -> None:
@@ -58,7 +63,7 @@ class Frozen:
 
     def _made(self, tensors: Sequence[torch.Tensor]) -> RunTensors:
         able = [i for i in self._still if _can_be_held(tensors[i]) and self._changes[i] <= CHANGES]
-        self._held = {i: _Held(tensors[i], tensors[i]._version) for i in able}
+        self._held = {i: _Held.of(tensors[i]) for i in able}
         self._moving = [i for i in range(len(self._inputs)) if i not in self._held]
         return self._make_run({self._inputs[i]: held.tensor for i, held in self._held.items()})
 

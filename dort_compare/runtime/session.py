@@ -16,6 +16,7 @@ from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavaila
 from dort_compare.runtime.binding import Binding
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.refusals import refuse_tangents, without_memory
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
@@ -58,12 +59,13 @@ class Session:
             options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            refuse_tangents(tensors)
             try:
                 if self.stream is None:
                     return binding.run([*tensors, *constants], options)
                 return _in_order(self.stream, binding, [*tensors, *constants], options)
             except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
-                raise _without_memory(tensors) or _explained(problem, self.origins) from None
+                raise without_memory(tensors) or _explained(problem, self.origins) from None
 
         return run
 
@@ -139,16 +141,6 @@ def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], tor
 
 def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:
     return provenance.Provenance.read(provenance.metadata_of(node))
-
-
-def _without_memory(tensors: Sequence[torch.Tensor]) -> ExecutionError | None:
-    """What is wrong where one of ``tensors`` stands for many, as gradients do under autograd's own vmap."""
-    if all(map(torch._C._has_storage, tensors)):
-        return None
-    return ExecutionError(
-        "a tensor without memory of its own, as is_grads_batched=True and vectorize=True make them, cannot go to ONNX "
-        "Runtime; take one gradient at a time, or torch.func.jacrev of the compiled model"
-    )
 
 
 def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance]) -> ExecutionError:

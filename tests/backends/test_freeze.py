@@ -80,6 +80,10 @@ CHANGES: dict[str, Callable[[Net], object]] = {
     "load_state_dict": lambda model: model.load_state_dict(Net().state_dict()),
     "another tensor": lambda model: setattr(model, "turned", nn.Parameter(torch.randn(6, 3))),
     "another layout": lambda model: setattr(model.turned, "data", torch.randn(6, 3)),
+    "other data": lambda model: setattr(model.turned, "data", torch.randn_like(model.turned)),
+    "a vector of all": lambda model: nn.utils.vector_to_parameters(
+        torch.randn(sum(p.numel() for p in model.parameters())), model.parameters()
+    ),
     "a buffer": lambda model: model.shift.add_(1),
     "another size": lambda model: (
         setattr(model, "turned", nn.Parameter(torch.randn(6, 5))),

@@ -12,6 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
 
 from dort_compare import DebugBackend
@@ -141,6 +143,38 @@ def test_what_the_graph_makes_may_be_given_other_data_in_onnx_runtime() -> None:
 def test_many_gradients_at_once_are_refused_in_one_line_that_names_the_mend(differentiate: Callable[..., Any]) -> None:
     with pytest.raises(ExecutionError, match=r"^a tensor without memory of its own.*; take one gradient at a time"):
         differentiate(torch.compile(doubled, backend="dort"), torch.ones(3, requires_grad=True))
+
+
+# Derivatives in forward mode, and memory that is not there.
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "compiled before"])
+def test_derivatives_in_forward_mode_are_refused_not_lost(warm: bool) -> None:
+    compiled, x = torch.compile(doubled, backend="dort"), torch.ones(3)
+    if warm:
+        compiled(x)
+    with forward_ad.dual_level():
+        torch.testing.assert_close(compiled(x), doubled(x))
+        with pytest.raises(ExecutionError, match=r"^derivatives in forward mode .*; take torch.func.jvp"):
+            compiled(forward_ad.make_dual(x, torch.ones(3)))
+    tangents = torch.func.jvp(compiled, (x,), (torch.ones(3),))
+    torch.testing.assert_close(tangents, torch.func.jvp(doubled, (x,), (torch.ones(3),)))
+
+
+def test_memory_that_has_been_freed_is_said_to_be() -> None:
+    compiled, x = torch.compile(doubled, backend="dort"), torch.ones(3)
+    compiled(x)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(ExecutionError, match=r"^the memory of a tensor has been freed"):
+        compiled(x)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_a_fake_tensor_is_refused_in_one_line() -> None:
+    compiled = torch.compile(doubled, backend="dort")
+    compiled(torch.ones(3))
+    with FakeTensorMode() as mode, pytest.raises(ExecutionError, match=r"^a fake tensor has no elements"):
+        compiled(mode.from_tensor(torch.ones(3)))
 
 
 # Interrupts.
