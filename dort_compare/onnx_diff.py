@@ -13,6 +13,7 @@ from dort_compare.align.content import Sketch, sketch
 from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.pair import Pair
 from dort_compare.align.pairing import Pairing
+from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import told
@@ -70,7 +71,7 @@ def _diff(
     waiting.stage("both models")
     engines = _engine(engine, provider), _engine(engine, provider)
     fed = make_inputs(*flows, inputs, seed)
-    sides = tuple(_side(flow, values, run) for flow, values, run in zip(flows, fed.values, engines, strict=True))
+    sides = _side(flows[0], fed.values[0], engines[0]), _side(flows[1], fed.values[1], engines[1])
     refused: frozenset[tuple[str, str]] = frozenset()
     forced: dict[str, Sketch] = {}
     known: set[tuple[str, str]] = set()
@@ -80,12 +81,13 @@ def _diff(
         second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
         kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
         pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()
+        pairs += unpaired_counterparts(*sides, pairs)
         names = {(pair.first, pair.second) for pair in pairs}
         if names == known:
             break
         rows, forced = _measured(sides[0], sides[1], pairs, engines, fed)
         known, refused = names, refused | effectless(sides[1], rows)
-    return Diff(findings(sides[0], sides[1], rows, _outputs(*sides)), fed.origins)
+    return Diff(findings(*sides, rows), fed.origins)
 
 
 def _is_kept(row: ValueRow) -> bool:

@@ -456,3 +456,71 @@ def test_an_input_without_a_shape_is_asked_for() -> None:
     with pytest.raises(UsageError, match=r"input 'x' declares no shape to draw values in; give --inputs"):
         diff(without_shape(OPEN), without_shape(OPEN))
     assert diff(without_shape(OPEN), without_shape(OPEN), inputs={"x": torch.ones(3, 8)}).verdict == "agree"
+
+
+# Which output stands for which: by name, else by place.
+
+TWO = "agraph (float[4, 8] x) => (float[4, 8] {}, float[4, 8] {}) {{ {} = Exp(x)\n {} = Tanh(x) }}"
+
+
+def test_outputs_that_are_swapped_under_the_same_names_diverge() -> None:
+    found = diff(model(TWO.format("p", "q", "p", "q")), model(TWO.format("p", "q", "q", "p")))
+    assert found.verdict == "diverge"
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["q", "p"]
+    assert found.findings.causes[1].reason.startswith(
+        "output 'p' of second holds 'q' of first; max |first - second| = "
+    )
+    assert found.findings.causes[1].reason.endswith("Tanh instead of Exp")
+
+
+def test_outputs_that_share_no_names_stand_for_one_another_by_place() -> None:
+    first = model(TWO.format("p", "q", "p", "q"))
+    assert diff(first, model(TWO.format("a", "b", "a", "b"))).verdict == "agree"
+    swapped = diff(first, model(TWO.format("a", "b", "b", "a")))
+    assert (swapped.verdict, len(swapped.findings.causes)) == ("diverge", 2)
+    assert "output 'a' of second holds 'q' of first" in str(swapped)
+
+
+def test_the_same_outputs_in_another_order_are_told() -> None:
+    found = diff(model(TWO.format("p", "q", "p", "q")), model(TWO.format("q", "p", "p", "q")))
+    assert found.verdict == "agree"
+    assert "second returns q, p in this order, first p, q" in found.findings.notes
+
+
+def test_an_output_that_holds_another_value_of_the_first_diverges() -> None:
+    first = model("agraph (float[4, 8] x) => (float[4, 8] y) { h = Neg(x)\n y = Relu(h) }")
+    unread = diff(first, model("agraph (float[4, 8] x) => (float[4, 8] y) { y = Neg(x)\n z = Relu(y) }"))
+    assert unread.verdict == "diverge"
+    assert unread.findings.reason.startswith("output 'y' of second holds 'h' of first; max |first - second| = ")
+    assert unread.findings.reason.endswith("Neg instead of Relu")
+
+
+@pytest.mark.parametrize("returned", ["p = Identity(x)", "p = Exp(x)"])
+def test_a_value_that_is_returned_twice_is_no_swap(returned: str) -> None:
+    both = "agraph (float[4, 8] x) => (float[4, 8] p, float[4, 8] q) {{ q = {}\n p = {} }}"
+    rest = returned.removeprefix("p = ")
+    twice, once = model(both.format(rest, rest)), model(both.format(rest, "Identity(q)"))
+    for first, second in ((twice, once), (once, twice), (twice, twice), (once, once)):
+        found = diff(first, second)
+        assert found.verdict == "agree", str(found)
+
+
+def test_an_output_that_is_gone_diverges_and_one_in_addition_is_told() -> None:
+    more = model("agraph (float[4, 8] x) => (float[4, 8] y, float[4, 8] h) { h = Exp(x)\n y = Neg(h) }")
+    less = model("agraph (float[4, 8] x) => (float[4, 8] y) { h = Exp(x)\n y = Neg(h) }")
+    found = diff(more, less)
+    assert (found.verdict, found.findings.reason) == ("diverge", "second does not return 'h', an output of first")
+    found = diff(less, more)
+    assert found.verdict == "agree"
+    assert "second returns 'h' in addition" in found.findings.notes
+    other = model("agraph (float[4, 8] x) => (float[4, 8] a, float[4, 8] b) { a = Exp(x)\n b = Neg(a) }")
+    assert diff(less, other).verdict == "agree"
+    assert diff(other, less).findings.reason == "second does not return 'a', an output of first"
+
+
+def test_an_output_of_another_kind_or_size_diverges_though_its_content_is_returned_elsewhere() -> None:
+    text = "agraph (float[4, 8] x) => ({}) {{ {} = Exp(x)\n {} = ReduceSum<keepdims = 0>({}, axes) }}"
+    first = model(text.format("float[4, 8] p, float[4] q", "p", "q", "p"), axes=np.array([1]))
+    swapped = model(text.format("float[4] p, float[4, 8] q", "q", "p", "q"), axes=np.array([1]))
+    found = diff(first, swapped)
+    assert (found.verdict, found.findings.reason) == ("diverge", "output 'p' is float32 4 where 'p' is float32 4x8")

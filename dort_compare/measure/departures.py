@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dort_compare.align.sides import Side
 from dort_compare.measure.value_rows import ValueRow
 
-_CERTAIN = frozenset(["input", "dataflow", "output"])
+_CERTAIN = frozenset(["input", "dataflow", "output", "returned"])
 
 
 def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
@@ -16,7 +16,7 @@ def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, s
     Behind a computed value these are the next paired ones; behind a constant, the next whose content was found equal,
     for what merely reads it was paired by it. What is the same expression of the same values is the same all the same.
     """
-    by_name: dict[str, ValueRow] = {row.pair.second: row for row in rows if row.pair.how != "copy"}
+    by_name: dict[str, ValueRow] = {row.pair.second: row for row in rows if row.pair.is_main}
     computed = _affected(second, by_name, through=frozenset())
     constants = _affected(second, by_name, through=frozenset(["place", "dataflow"]))
     return frozenset(

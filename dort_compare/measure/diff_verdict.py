@@ -8,7 +8,9 @@ from typing import Any
 
 import onnx
 
+from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
+from dort_compare.measure import returned
 from dort_compare.measure.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
 from dort_compare.trace.dataflow import Node
@@ -66,51 +68,37 @@ class Findings:
     notes: tuple[str, ...]
 
 
-def findings(first: Side, second: Side, rows: Sequence[ValueRow], outputs: Sequence[tuple[str, str]]) -> Findings:
+def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
     """Judges the rows.
 
-    Diverges where a value departs, an output has no partner or one of another shape, or nothing computed was compared.
+    Diverges where a value departs, an output has no partner, is of another shape, holds another value or is not there,
+    or nothing computed was compared.
     """
-    by_name = {row.pair.second: row for row in rows if row.pair.how != "copy"}
+    by_name = {row.pair.second: row for row in rows if row.pair.is_main}
     order = _order(second)
     departing = sorted((r for r in rows if r.status == "departs"), key=lambda row: order.get(row.pair.second, -1))
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
-    results = [row for one, other in outputs if (row := by_name.get(other)) and row.pair.first == one]
-    verdict, reason = _verdict(first, second, rows, causes, paired, results)
-    other_dtypes = (_other_type(row) for row in results if row.dtypes[0] != row.dtypes[1])
-    notes = (*_notes(first), *_notes(second), *other_dtypes)
+    outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
+    verdict, reason = _verdict(second, rows, causes, returned.fault(first, second, outputs, paired))
+    notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
     if not causes:
         notes += tuple(_accumulated(by_name, second))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
 
 
 def _verdict(
-    first: Side,
-    second: Side,
-    rows: Sequence[ValueRow],
-    causes: Sequence[Cause],
-    paired: tuple[frozenset[str], frozenset[str]],
-    results: Sequence[ValueRow],
+    second: Side, rows: Sequence[ValueRow], causes: Sequence[Cause], fault: str | None
 ) -> tuple[Judgement, str]:
     if causes:
         return "diverge", causes[0].reason
     if not any(row.pair.second in second.flow.producer and row.status != "random" for row in rows):
         return "diverge", "nothing was compared: no computed value of one model has a partner in the other"
-    for side, names in zip((first, second), paired, strict=True):
-        for name in side.flow.outputs:
-            if name in side.sketches and name not in names:
-                return "diverge", f"output {name!r} of {side.flow.title} is paired with nothing"
-    reshaped = next((row for row in results if row.shapes[0] != row.shapes[1]), None)
-    if reshaped is not None:
-        return "diverge", _other_type(reshaped)
+    if fault is not None:
+        return "diverge", fault
     compared = sum(row.pair.second in second.flow.producer for row in rows)
     return "agree", f"{compared} computed values paired, and none departs"
-
-
-def _other_type(row: ValueRow) -> str:
-    return f"output {row.pair.second!r} is {_type(row, 1)} where {row.pair.first!r} is {_type(row, 0)}"
 
 
 def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
@@ -119,10 +107,6 @@ def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
         if row is not None and row.status == "inherits":
             apart = row.inherited.finding or f"max |first - second| = {row.inherited.max_abs:.3g}"
             yield f"output {name!r}: {apart}, although no value departs by itself: rounding that has accumulated"
-
-
-def _type(row: ValueRow, which: int) -> str:
-    return f"{row.dtypes[which]} {'x'.join(map(str, row.shapes[which])) or 'scalar'}"
 
 
 def _order(side: Side) -> dict[str, float]:
@@ -139,7 +123,11 @@ def _cause(row: ValueRow, first: Side, second: Side, rows: Mapping[str, ValueRow
     paired = {r.pair.first for r in rows.values()}
     steps = tuple(_steps(first, row.pair.first, paired)), tuple(_steps(second, row.pair.second, rows.keys()))
     operands = tuple(_operands(node, mine, rows)) if mine else ()
-    return Cause(row, (_labels(steps[0]), _labels(steps[1])), operands, _reason(row, node, mine, operands))
+    reason = _reason(row, node, mine, operands)
+    if row.pair.how == "returned" and row.pair.second in rows:
+        held = rows[row.pair.second].pair.first
+        reason = f"output {row.pair.second!r} of {second.flow.title} holds {held!r} of {first.flow.title}; {reason}"
+    return Cause(row, (_labels(steps[0]), _labels(steps[1])), operands, reason)
 
 
 def _steps(side: Side, name: str, paired: Iterable[str]) -> list[Node]:

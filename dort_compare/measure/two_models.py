@@ -62,7 +62,7 @@ class Lockstep:
         self._pairs: dict[str, list[Pair]] = {}
         for pair in pairs:
             self._pairs.setdefault(pair.second, []).append(pair)
-        self._feeds = {p.second: p.first for p in pairs if p.how != "copy" and self._fits(p)}
+        self._feeds = {p.second: p.first for p in pairs if p.is_main and self._fits(p)}
 
     def _fits(self, pair: Pair) -> bool:
         return self.first.sketches[pair.first].group == self.second.sketches[pair.second].group

@@ -1,0 +1,53 @@
+"""What two models return: whether the second's outputs are those of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dort_compare.align.content import Sketch
+from dort_compare.align.returned import returned
+from dort_compare.align.sides import Side
+from dort_compare.dtypes import dtype_name
+
+Outputs = Sequence[tuple[str, str]]
+"""Outputs that stand for one another, (first, second)."""
+
+
+def fault(first: Side, second: Side, outputs: Outputs, paired: tuple[frozenset[str], frozenset[str]]) -> str | None:
+    """What is wrong with the outputs, but for their values; ``paired`` are the values of each model that are."""
+    for one, other in outputs:
+        mine, theirs = second.sketches[other], first.sketches[one]
+        if theirs.shape != mine.shape or theirs.group != mine.group:
+            return _other_type(first, second, one, other)
+    for side, names in zip((first, second), paired, strict=True):
+        for name in returned(side):
+            if name not in names:
+                return f"output {name!r} of {side.flow.title} is paired with nothing"
+    for name in returned(first):
+        if name not in dict(outputs):
+            return f"{second.flow.title} does not return {name!r}, an output of {first.flow.title}"
+    return None
+
+
+def notes(first: Side, second: Side, outputs: Outputs) -> Iterator[str]:
+    """What is not the same of the outputs, but no fault: a dtype, their order, one in addition."""
+    for one, other in outputs:
+        if first.sketches[one].dtype != second.sketches[other].dtype:
+            yield _other_type(first, second, one, other)
+    known = {other for _, other in outputs}
+    for name in returned(second):
+        if name not in known:
+            yield f"{second.flow.title} returns {name!r} in addition"
+    theirs = [name for name in returned(first) if (name, name) in outputs]
+    ours = [name for name in returned(second) if (name, name) in outputs]
+    if theirs != ours:
+        orders = f"{', '.join(ours)} in this order, {first.flow.title} {', '.join(theirs)}"
+        yield f"{second.flow.title} returns {orders}"
+
+
+def _other_type(first: Side, second: Side, one: str, other: str) -> str:
+    return f"output {other!r} is {_type(second.sketches[other])} where {one!r} is {_type(first.sketches[one])}"
+
+
+def _type(sketch: Sketch) -> str:
+    return f"{dtype_name(sketch.dtype)} {'x'.join(map(str, sketch.shape)) or 'scalar'}"
