@@ -10,8 +10,10 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 from onnx_ir.tensor_adapters import to_torch_dtype
+from torch import fx
 
 from dort_compare.align.adopted import adopted
+from dort_compare.align.graph_outputs import places
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.model_file import files_of, read_model
@@ -192,7 +194,8 @@ def dumped_run(
 ) -> GraphRun:
     """The recorded run of a graph, on ``device``; ``model`` is another ONNX file in the place of its own.
 
-    Raises DumpError where the files cannot be read, or the other model reads what the run has no value for.
+    Raises DumpError where the files cannot be read, the other model reads what the run has no value for, or returns its
+    outputs in another order.
     """
     own = graph.model()
     graph_module = graph.graph_module(find_target, device)
@@ -201,6 +204,7 @@ def dumped_run(
         chosen = own if model is None else adopted(own, read_model(model, beside=True))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
         _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
+        _refuse_other_order(graph_module, chosen, model or graph.file("onnx"))
     return GraphRun(
         phase=graph.phase,
         index=graph.number,
@@ -243,6 +247,16 @@ def _refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], 
                 f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
             )
         _refuse_other_shape(value, tuple(as_tensor(given[value.name]).shape), path)
+
+
+def _refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path) -> None:
+    at = places(graph, model)
+    if list(at.values()) != sorted(at.values()):
+        order = ", ".join(sorted(at, key=at.__getitem__)[:5])
+        raise DumpError(
+            f"{path} returns {order} in this order, the graph {', '.join(list(at)[:5])}: who calls a model by position "
+            "takes one for the other; give it that order"
+        )
 
 
 def _refuse_other_shape(value: onnx.ValueInfoProto, recorded: tuple[int, ...], path: Path) -> None:

@@ -332,6 +332,52 @@ def test_a_model_that_returns_less_does_not_agree(copy: Path, which: int | None)
     assert report.causes[0].reason.endswith(f"output or gradient {result} is not compared")
 
 
+@pytest.fixture(scope="module")
+def two_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two") / "dump"
+    compare(Of(lambda x: (x.exp(), x.tanh(), x.tanh().t())), (torch.randn(4, 4),), dump=folder)
+    return folder
+
+
+def test_a_model_that_computes_an_output_and_does_not_return_it_diverges(two_results: Path, tmp_path: Path) -> None:
+    model = own(two_results)
+    del model.graph.output[1:]
+    report = check(two_results, 0, model=saved(model, tmp_path))
+    assert report.verdict == "diverge"
+    assert [(cause.fx_node, cause.reason) for cause in report.causes] == [
+        ("tanh", "the ONNX model does not return tanh")
+    ]
+
+
+def test_a_model_that_does_not_return_what_is_saved_for_backward_diverges(dump: Path, tmp_path: Path) -> None:
+    model = own(dump)
+    saved_name = model.graph.output[-1].name
+    del model.graph.output[-1:]
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert [cause.reason for cause in report.causes] == [f"the ONNX model does not return {saved_name}"]
+
+
+def test_a_model_that_returns_more_agrees(two_results: Path, tmp_path: Path) -> None:
+    model = own(two_results)
+    model.graph.node.append(onnx.helper.make_node("Neg", ["exp"], ["more"]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("more", onnx.TensorProto.FLOAT, [4, 4]))
+    assert check(two_results, 0, model=saved(model, tmp_path)).verdict == "agree"
+
+
+def test_outputs_in_another_order_are_refused(
+    two_results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = own(two_results)
+    outputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.output]
+    del model.graph.output[:]
+    model.graph.output.extend([outputs[1], outputs[0], *outputs[2:]])
+    status, out, err = run(capsys, two_results, "--graph", 0, "--model", saved(model, tmp_path))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "other.onnx returns tanh, exp" in err
+    assert "in this order, the graph exp, tanh" in err
+    assert err.endswith("give it that order\n")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import fx
 
+from dort_compare.align.graph_outputs import unreturned
 from dort_compare.trace import GraphRun
 from dort_compare.trace.readers import behind
 from dort_compare.trace.training_step import training_steps
@@ -57,6 +58,11 @@ class Lineage:
             return any(node.name == fx_node for node in graph.output_node().all_input_nodes)
         results = (*step.outputs.values(), *step.gradients.values())
         return any(node.name == fx_node and node.graph is graph for node in results)
+
+    def unreturned(self, index: int) -> list[str]:
+        """The FX nodes that graph ``index`` returns and its ONNX model does not."""
+        run = self._runs[index]
+        return unreturned(run.graph_module, run.onnx_model)
 
     def shown(self, index: int, fx_node: str) -> tuple[str, ...]:
         """What the graph computes that the FX node of that name is a view of; the node itself where it is none."""

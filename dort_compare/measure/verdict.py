@@ -86,7 +86,7 @@ def judge(
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
     gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
     is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so does
-    one that no ONNX value stands for.
+    one that no ONNX value stands for, or that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared.
     """
@@ -174,7 +174,8 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
 
 
 def _absent_result(rows: Sequence[Row], lineage: Lineage) -> Divergence | None:
-    """The first output or gradient that no ONNX value stands for, nor for what it is a view of; None where all have."""
+    """The first output or gradient that no ONNX value stands for, nor for what it is a view of, else the first result
+    that the model of a graph does not return; None where there is none."""
     there = {(row.graph, row.fx_node) for row in rows if row.onnx_value is not None}
     for row in rows:
         if row.onnx_value is not None or not lineage.is_result(row.graph, row.fx_node):
@@ -182,7 +183,11 @@ def _absent_result(rows: Sequence[Row], lineage: Lineage) -> Divergence | None:
         if any((row.graph, name) not in there for name in lineage.shown(row.graph, row.fx_node)):
             cause = at_row(row, lineage)
             return replace(cause, reason=f"{cause.reason}; output or gradient {row.fx_node} is not compared")
-    return None
+    unreturned = {(graph, name) for graph in {row.graph for row in rows} for name in lineage.unreturned(graph)}
+    absent = next((row for row in rows if (row.graph, row.fx_node) in unreturned), None)
+    if absent is None:
+        return None
+    return replace(at_row(absent, lineage), reason=f"the ONNX model does not return {absent.fx_node}")
 
 
 def _may_reach(row: Row, wrong: OutcomeRow, lineage: Lineage | None) -> bool:
