@@ -40,6 +40,7 @@ from dort_compare.trace.as_it_is import AS_IT_IS
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.functions import refuse_too_many
 from dort_compare.trace.graph_run import EngineName, check_engine
+from dort_compare.trace.ordered import in_order
 
 
 def check(
@@ -197,11 +198,11 @@ def dumped_run(
     Raises DumpError where the files cannot be read, the other model reads what the run has no value for, or returns its
     outputs in another order.
     """
-    own = graph.model()
+    own = in_order(graph.model())
     graph_module = graph.graph_module(find_target, device)
     inputs = graph.inputs(graph_module)
     with _running(_title(graph, model)):
-        chosen = own if model is None else adopted(own, read_model(model, beside=True))
+        chosen = own if model is None else adopted(own, in_order(read_model(model, beside=True)))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
         _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
         _refuse_other_order(graph_module, chosen, model or graph.file("onnx"))

@@ -256,6 +256,31 @@ def test_a_model_converted_to_another_dtype_is_judged_by_its_outputs(dump: Path,
     assert all(row.inherited.max_abs < 0.01 for row in report.rows if row.inherited)
 
 
+def test_a_model_whose_nodes_are_in_no_order_is_judged_as_if_they_were(dump: Path, tmp_path: Path) -> None:
+    """As converters leave them: the casts of the inputs come last."""
+    model = halved(bare(own(dump)))
+    sorted_report = check(dump, 0, model=saved(model, tmp_path))
+    first = [node for node in model.graph.node if node.input[0] in {value.name for value in model.graph.input}]
+    nodes = [*(node for node in model.graph.node if node not in first), *first]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert report.rows == sorted_report.rows
+    assert report.causes == sorted_report.causes
+
+
+def test_a_cast_of_an_input_that_bears_its_label_is_one_step_of_what_reads_it(dump: Path, tmp_path: Path) -> None:
+    """onnxruntime's float16 converter copies an input's declaration, metadata included, for its cast."""
+    model = halved(bare(own(dump)))
+    for value in model.graph.input:
+        cast = model.graph.value_info.add()
+        cast.CopyFrom(value)
+        cast.name = f"{value.name}.half"
+        cast.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert not [row.reason for row in report.rows if row.reason and "no value for" in row.reason]
+
+
 def test_where_nothing_can_be_compared_nothing_agrees(
     dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -524,3 +524,23 @@ def test_an_output_of_another_kind_or_size_diverges_though_its_content_is_return
     swapped = model(text.format("float[4] p, float[4, 8] q", "q", "p", "q"), axes=np.array([1]))
     found = diff(first, swapped)
     assert (found.verdict, found.findings.reason) == ("diverge", "output 'p' is float32 4 where 'p' is float32 4x8")
+
+
+def test_a_model_whose_nodes_are_in_no_order_is_read() -> None:
+    backwards = attention()
+    nodes = list(reversed(backwards.graph.node))
+    del backwards.graph.node[:]
+    backwards.graph.node.extend(nodes)
+    for first, second in ((attention(), backwards), (backwards, attention())):
+        found = diff(first, second)
+        assert found.verdict == "agree", str(found)
+        assert not found.findings.unpaired
+    assert backwards.graph.node[0].output[0] == "y"
+
+
+def test_a_model_that_goes_in_a_circle_is_refused() -> None:
+    circle = model("agraph (float[4] x) => (float[4] y) { a = Add(x, y)\n y = Neg(a) }")
+    with pytest.raises(
+        UsageError, match=r"^second: node '' \(Add\) reads 'y', which nothing before it makes; it is no"
+    ):
+        diff(model("agraph (float[4] x) => (float[4] y) { y = Neg(x) }"), circle)

@@ -10,6 +10,7 @@ import onnx
 from dort_compare.errors import UsageError
 from dort_compare.trace.captures import bodies, captured
 from dort_compare.trace.functions import inlined
+from dort_compare.trace.ordered import in_order
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 _STRING = onnx.TensorProto.STRING
@@ -60,7 +61,7 @@ class Dataflow:
     @classmethod
     def of(cls, model: onnx.ModelProto, title: str) -> Dataflow:
         """Reads a model; ``title`` names it in errors. Raises UsageError where it is no legal graph."""
-        flow = cls(title, inlined(model, title))
+        flow = cls(title, in_order(inlined(model, title)))
         graph = flow.proto.graph
         if graph.sparse_initializer:
             raise UsageError(f"{title} holds sparse initializers, which are not read; make them dense")

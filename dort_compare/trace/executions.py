@@ -78,7 +78,7 @@ def executions(
     parts = Parts(run.onnx_model, run.providers, device, run.engine)
     read = {value.name for value in run.onnx_model.graph.input}
     inputs = {name: as_tensor(value) for name, value in run.inputs.items() if name in read}
-    in_order = (node.name for node in run.graph_module.graph.nodes)
+    in_order = (node.name for node in run.graph_module.graph.nodes if node.op == "call_function")
     plain = {name: stands_for[name] for name in in_order if name in stands_for and name not in opaque}
     own = OnnxRun(parts, inputs, list(plain.values()))
     local = LocalRun(parts, inputs, list(dict.fromkeys(plain.values())))
