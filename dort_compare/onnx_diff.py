@@ -75,18 +75,21 @@ def _diff(
     refused: frozenset[tuple[str, str]] = frozenset()
     forced: dict[str, Sketch] = {}
     known: set[tuple[str, str]] = set()
+    presuming: set[str] = set()
     rows: list[ValueRow] = []
     for number in range(1, _ROUNDS + 1):
         waiting.stage(f"values paired and compared, round {number}")
         second_side = replace(sides[1], sketches={**sides[1].sketches, **forced})
         kept = [row.pair for row in rows if _is_kept(row) and (row.pair.first, row.pair.second) not in refused]
+        kept = [pair for pair in kept if pair.second not in presuming]
         pairs = Pairing(sides[0], second_side, fed.pairs, _outputs(sides[0], second_side), kept, refused).pairs()
         pairs += unpaired_counterparts(*sides, pairs)
         names = {(pair.first, pair.second) for pair in pairs}
         if names == known:
             break
-        rows, forced = _measured(sides[0], sides[1], pairs, engines, fed)
-        known, refused = names, refused | effectless(sides[1], rows)
+        rows, forced, failing = _measured(sides[0], sides[1], pairs, engines, fed)
+        known, refused = names, refused | effectless(sides[1], rows) | failing
+        presuming = sides[1].flow.behind(other for _, other in failing)
     return Diff(findings(*sides, rows), fed.origins)
 
 
@@ -135,13 +138,16 @@ def _is_like(first: Side, name: str, second: Side, other: str) -> bool:
 
 def _measured(
     first: Side, second: Side, pairs: list[Pair], engines: tuple[Engine, Engine], fed: Inputs
-) -> tuple[list[ValueRow], dict[str, Sketch]]:
-    """A row for each pair, and sketches of what the second model's other values are on the first one's operands."""
+) -> tuple[list[ValueRow], dict[str, Sketch], set[tuple[str, str]]]:
+    """A row for each pair, sketches of what the second model's other values are on the first one's operands, and the
+    pairs that have no row, since nodes fail on them."""
     judge, rows, forced = PairJudge(first, second, pairs), [], {}
-    for found in Lockstep(first, second, pairs, engines).run(fed.values):
+    both = Lockstep(first, second, pairs, engines)
+    for found in both.run(fed.values):
         if isinstance(found, Met):
             rows.append(judge.row(found))
         else:
             forced[found[0]] = sketch(found[1])
     place = {pair: i for i, pair in enumerate(pairs)}
-    return sorted(rows, key=lambda row: place[row.pair]), forced
+    rows = [row for row in rows if (row.pair.first, row.pair.second) not in both.refused]
+    return sorted(rows, key=lambda row: place[row.pair]), forced, both.refused

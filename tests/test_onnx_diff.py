@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from dort_compare.errors import DortError, UsageError
+from dort_compare.errors import DortError, ExecutionError, UsageError
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff
 from dort_compare.scalars import as_tensor
@@ -544,3 +544,42 @@ def test_a_model_that_goes_in_a_circle_is_refused() -> None:
         UsageError, match=r"^second: node '' \(Add\) reads 'y', which nothing before it makes; it is no"
     ):
         diff(model("agraph (float[4] x) => (float[4] y) { y = Neg(x) }"), circle)
+
+
+ONE_STATE = """agraph (float[1, 8] x) => (float[1, 8] y) {
+    shape = Concat<axis = 0>(one, eight)
+    h = Expand(zero, shape)
+    s = Add(x, h)
+    shape2 = Concat<axis = 0>(one, eight)
+    h2 = Expand(zero, shape2)
+    t = Tanh(s)
+    y = Add(t, h2)
+}"""
+TWO_STATES = """agraph (float[1, 8] x) => (float[1, 8] y) {
+    shape = Concat<axis = 0>(two, eight)
+    h = Expand(zero, shape)
+    h1 = Slice(h, zeroth, one, zeroth)
+    s = Add(x, h1)
+    h2 = Slice(h, one, two, zeroth)
+    v = Reshape(h2, whole)
+    t = Tanh(s)
+    y = Add(t, v)
+}"""
+SIZES = {"one": np.array([1]), "two": np.array([2]), "eight": np.array([8]), "zeroth": np.array([0])}
+
+
+def test_a_pair_of_shapes_on_which_nodes_fail_is_dropped() -> None:
+    """In like places stand the shape of one state and of two: on the former the latter's nodes cannot run."""
+    first = model(ONE_STATE, one=SIZES["one"], eight=SIZES["eight"], zero=np.float32(0))
+    second = model(TWO_STATES, **SIZES, whole=np.array([1, 8]), zero=np.float32(0))
+    for one, other in ((first, second), (second, first)):
+        found = diff(one, other)
+        assert found.verdict == "agree", str(found)
+        assert partners(found)["y"] == "y"
+
+
+def test_a_node_that_fails_on_its_own_values_is_an_error_still() -> None:
+    wrong = TWO_STATES.replace("Reshape(h2, whole)", "Reshape(h2, zeroth)")
+    second = model(wrong, **SIZES, zero=np.float32(0))
+    with pytest.raises(ExecutionError, match="second: ONNX Runtime failed"):
+        diff(model(ONE_STATE, one=SIZES["one"], eight=SIZES["eight"], zero=np.float32(0)), second)

@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
+from dort_compare.measure.doubted import run_without_doubted
 from dort_compare.measure.shake import shake
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
@@ -55,17 +56,27 @@ class Again:
 
 
 class Lockstep:
-    """Runs both models in steps, ordered so that the values of a pair are alive together and few others are."""
+    """Runs both models in steps, ordered so that the values of a pair are alive together and few others are.
+
+    ``refused`` are the pairs, (first, second), on whose first values the second model's nodes could not run.
+    """
 
     def __init__(self, first: Side, second: Side, pairs: Sequence[Pair], engines: tuple[Engine, Engine]) -> None:
         self.first, self.second, self.engines = first, second, engines
+        self.refused: set[tuple[str, str]] = set()
         self._pairs: dict[str, list[Pair]] = {}
         for pair in pairs:
             self._pairs.setdefault(pair.second, []).append(pair)
         self._feeds = {p.second: p.first for p in pairs if p.is_main and self._fits(p)}
+        self._doubtful = {p.second for p in pairs if p.second in self._feeds and self._may_be_wrong(p)}
 
     def _fits(self, pair: Pair) -> bool:
         return self.first.sketches[pair.first].group == self.second.sketches[pair.second].group
+
+    def _may_be_wrong(self, pair: Pair) -> bool:
+        """Whether a pair of integers, which may be a shape, is held to be one although they differ."""
+        one, other = self.first.sketches[pair.first], self.second.sketches[pair.second]
+        return pair.how not in ("input", "dataflow") and other.kind == "int" and one.exact != other.exact
 
     def run(self, inputs: tuple[Tensors, Tensors]) -> Iterator[Met | tuple[str, torch.Tensor]]:
         """Yields every pair once, and by name the values without a pair that the second model makes of the first's."""
@@ -78,9 +89,7 @@ class Lockstep:
                 for pair in self._folded.get(name, ()):
                     yield Met(pair, first.live[name], self._given(pair.second, free), None, self._nothing)
             made = free.advance(ours)
-            operands = {**local, **self._replacements(ours, first.live)}
-            wanted = list(made)
-            forced = run_nodes(self.engines[1], self.second.flow, ours, operands, wanted, self._only_fed(operands))
+            forced, operands = self._forced(ours, made, {**local, **self._replacements(ours, first, free)}, free)
             local.update(forced)
             again = Again(self.engines[1], self.second, {**local, **operands})
             for name in made:
@@ -94,18 +103,39 @@ class Lockstep:
             for name in [name for name in local if name in self._feeds]:
                 del local[name]
 
+    def _forced(
+        self, nodes: Sequence[Node], made: Tensors, operands: Tensors, free: Execution
+    ) -> tuple[Tensors, Tensors]:
+        """What the nodes make of the first model's values, and of which operands."""
+
+        def run(fed: Tensors) -> Tensors:
+            return run_nodes(self.engines[1], self.second.flow, nodes, fed, list(made), self._only_fed(fed))
+
+        read = {name for node in nodes for name in node.operands if name in operands}
+        constants = self.second.flow.constants
+        doubtful = sorted(read & self._doubtful, key=lambda name: (name in constants, name))
+        own = {name: self._given(name, free) for name in doubtful}
+        steers = any(name not in constants for name in doubtful)
+        shapes = {name: made[name].shape for name in made} if steers else {}
+        found, doubted = run_without_doubted(run, operands, own, shapes)
+        self.refused.update((self._feeds[name], name) for name in doubted)
+        return found, {**operands, **doubted}
+
     def _only_fed(self, operands: Tensors) -> Tensors:
         return {name: tensor for name, tensor in operands.items() if name in self._feeds}
 
-    def _replacements(self, nodes: Iterable[Node], live: Tensors) -> dict[str, torch.Tensor]:
+    def _replacements(self, nodes: Iterable[Node], first: Execution, free: Execution) -> dict[str, torch.Tensor]:
         """What the nodes read, as far as the first model has it, in the dtypes and shapes of the second."""
         flow = self.second.flow
         read = {name for node in flow.with_opaque(list(nodes)) for name in node.operands if name in self._feeds}
         return {
-            name: self._adapted(name, live)
+            name: self._given(name, free) if self._is_refused(name) else self._adapted(name, first.live)
             for name in sorted(read)
             if name not in flow.constants or not self._is_same(name)
         }
+
+    def _is_refused(self, name: str) -> bool:
+        return (self._feeds[name], name) in self.refused
 
     def _is_same(self, name: str) -> bool:
         return self.first.sketches[self._feeds[name]].exact == self.second.sketches[name].exact

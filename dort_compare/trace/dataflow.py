@@ -120,6 +120,16 @@ class Dataflow:
         """The results of a node that are numeric tensors."""
         return (name for name in node.results if name and name not in self.opaque)
 
+    def behind(self, names: Iterable[str]) -> set[str]:
+        """The results that depend on values, directly or not."""
+        found: set[str] = set()
+        todo = list(names)
+        while todo:
+            new = {name for node, _ in self.readers.get(todo.pop(), ()) for name in node.results} - found
+            found |= new
+            todo.extend(new)
+        return found
+
     def with_opaque(self, nodes: Sequence[Node]) -> list[Node]:
         """The nodes and those that make what is no tensor for them, in order: such values live in one session only."""
         found = {node.index: node for node in nodes}
