@@ -512,6 +512,27 @@ def test_a_dump_of_the_fast_backend_has_no_inputs(tmp_path: Path) -> None:
         check(tmp_path / "dump")
 
 
+@pytest.fixture
+def handing_on(tmp_path: Path) -> Path:
+    compare(Of(torch.positive), (torch.randn(3),), dump=tmp_path / "dump")
+    assert not own(tmp_path / "dump").graph.node
+    return tmp_path / "dump"
+
+
+def test_a_graph_that_computes_nothing_agrees(handing_on: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, handing_on)
+    assert (status, out.splitlines()[0], err) == (0, "agree: 0 values, none beyond its noise floor", "")
+    ((_, found),) = bisected(handing_on)
+    assert not found.departs
+
+
+def test_a_model_that_computes_nothing_agrees_with_no_graph_that_does(dump: Path, tmp_path: Path) -> None:
+    model = own(dump)
+    del model.graph.node[:], model.graph.output[:], model.graph.value_info[:]
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert (report.verdict, report.causes[0].reason) == ("diverge", "nothing was compared")
+
+
 @pytest.mark.parametrize("graph", [None, 0])
 def test_infinity_that_a_right_op_makes_of_noise_is_no_agreement(graph: int | None, tmp_path: Path) -> None:
     """ONNX Runtime's sigmoid is exactly 0 from -18 on, which is noise, and its logarithm infinity, which is not."""

@@ -80,10 +80,12 @@ def bisect(model: onnx.ModelProto, inputs: Values, providers: Sequence[Provider]
 
     The model departs where an output, or a value that survives the optimizers computed of right operands, lies further
     from that of the unoptimized model than noise, and where it fails. All of ONNX Runtime's optimizers are on to begin
-    with, those too that our programs switch off.
+    with, those too that our programs switch off. A model without nodes has nothing to optimize, and is not run.
 
     Raises ExecutionError where the unoptimized model does not run.
     """
+    if not model.graph.node:
+        return Bisection(None, None, (), (), 0)
     right = Unoptimized(model, inputs, providers)
     forced, search = _forced(right), _Search(right)
     for level in LEVELS:

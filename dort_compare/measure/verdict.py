@@ -88,7 +88,7 @@ def judge(
     is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so does
     one that no ONNX value stands for, or that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
-    graphs of which no value was compared.
+    graphs of which no value was compared. Graphs that compute nothing, as of a dump, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -101,6 +101,8 @@ def judge(
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
+    if not rows and not outcome and lineage is not None and lineage.is_empty:
+        return "agree", ()
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", (_outside("", "nothing was compared"),)
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
