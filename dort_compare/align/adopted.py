@@ -34,10 +34,15 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     for name in (labels.keys() & computed) - spoken_for:
         if name in outputs or theirs.get(name) in (None, ours.get(name)):
             _label(_value_info(model.graph, name), labels[name])
-    made = {name: provenance.metadata_of(node) for node in own.graph.node for name in node.output if name}
+    made = {
+        by_position.get(name, name): provenance.metadata_of(node)
+        for node in own.graph.node
+        for name in node.output
+        if name
+    }
     for node in model.graph.node:
         if provenance.FX_NODE not in provenance.metadata_of(node):
-            found = (labels.get(name) or made.get(name) for name in node.output)
+            found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
     return model
 

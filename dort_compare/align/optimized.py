@@ -9,7 +9,7 @@ import onnx
 import torch
 
 from dort_compare import provenance
-from dort_compare.align.provenance import OnnxValue, values_of_fx_nodes
+from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
 from dort_compare.trace.parts import Parts
 
 _FOLDED = "/folded"
@@ -75,7 +75,7 @@ class Region:
         origin = value.provenance
         if self.fx_nodes:
             origin = replace(origin, fx_node=" ".join(self.fx_nodes))
-        nodes = tuple(node.name for node in self.nodes)
+        nodes = tuple(node_name(node) for node in self.nodes)
         return replace(value, provenance=origin, op_types=self.op_types, nodes=nodes, fused=self.fx_nodes)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
 
 from dort_compare import provenance
 from dort_compare.provenance import Provenance
+from dort_compare.trace.captures import reads_of
 
 
 @dataclass(frozen=True)
@@ -30,25 +31,61 @@ class OnnxValue:
 def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
     """By FX node name, the value of ``model`` that stands for it. A value of several FX nodes is found under each."""
     graph = model.graph
-    nodes: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for fx_node in provenance.metadata_of(node).get(provenance.FX_NODE, "").split():
-            nodes.setdefault(fx_node, []).append(node)
-    producers = {name: node for node in graph.node for name in node.output}
+    described = [(value.name, provenance.metadata_of(value)) for value in (*graph.value_info, *graph.output)]
+    stands = {name: (metadata, origin) for name, metadata in described if (origin := Provenance.read(metadata))}
+    makers = _Makers(graph.node, stands.keys())
     found: dict[str, OnnxValue] = {}
-    for value in (*graph.value_info, *graph.output):
-        metadata = provenance.metadata_of(value)
-        origin = Provenance.read(metadata)
-        if origin is None or value.name not in producers:
+    for name, (metadata, origin) in stands.items():
+        if name not in makers.producers:
             continue
         for fx_node in origin.fx_node.split():
-            made = nodes.get(fx_node) or [producers[value.name]]
+            made = makers.of(fx_node, name)
             found[fx_node] = OnnxValue(
-                name=value.name,
+                name=name,
                 provenance=origin,
                 op_types=tuple(node.op_type for node in made),
-                nodes=tuple(node.name for node in made),
+                nodes=tuple(node_name(node) for node in made),
                 computed_in=metadata.get(provenance.COMPUTED_IN),
                 opaque=metadata.get(provenance.OPAQUE),
             )
     return found
+
+
+def node_name(node: onnx.NodeProto) -> str:
+    """The name of an ONNX node; of one that has none, its operator and its first result."""
+    return node.name or " ".join([node.op_type, *filter(None, node.output)][:2])
+
+
+class _Makers:
+    """Which nodes of a graph were made for an FX node; ``stands`` are the values that stand for one."""
+
+    def __init__(self, nodes: Sequence[onnx.NodeProto], stands: Set[str]) -> None:
+        self._nodes = list(nodes)
+        self._stands = stands
+        self._fx_nodes = [set(provenance.metadata_of(node).get(provenance.FX_NODE, "").split()) for node in nodes]
+        self.producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+        self._made_for: dict[str, list[int]] = {}
+        for i, fx_nodes in enumerate(self._fx_nodes):
+            for fx_node in fx_nodes:
+                self._made_for.setdefault(fx_node, []).append(i)
+
+    def of(self, fx_node: str, value: str) -> list[onnx.NodeProto]:
+        """In order, the nodes that say that they were made for ``fx_node``, and those of its call that lead to its
+        ``value``, which may be one of several results."""
+        made = {*self._made_for.get(fx_node, ()), *self._leading_to(value)}
+        return [self._nodes[i] for i in sorted(made)]
+
+    def _leading_to(self, value: str) -> set[int]:
+        found, waiting = set[int](), {self.producers[value]}
+        while waiting:
+            node = waiting.pop()
+            found.add(node)
+            read = (name for name in reads_of(self._nodes[node]) if name in self.producers)
+            waiting |= {self.producers[name] for name in read if self._is_of_the_call_of(node, name)} - found
+        return found
+
+    def _is_of_the_call_of(self, reader: int, name: str) -> bool:
+        """Whether what ``reader`` reads by that name was made for the same FX node, which a node need not say of what
+        stands for none."""
+        ahead, behind = self._fx_nodes[self.producers[name]], self._fx_nodes[reader]
+        return bool(ahead & behind) or (name not in self._stands and not (ahead and behind))

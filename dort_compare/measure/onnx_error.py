@@ -10,6 +10,7 @@ import onnx
 import torch
 
 from dort_compare.align.optimized import Region, surviving, with_constants_made
+from dort_compare.align.provenance import node_name
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
 from dort_compare.measure.local import extremes_of_both
@@ -109,7 +110,7 @@ class Unoptimized:
                     continue
                 found = self._held(name, expected[name], value, operands[name], alone)
                 if found is not None:
-                    nodes = tuple(node.name for node in region.nodes)
+                    nodes = tuple(node_name(node) for node in region.nodes)
                     return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
         return None
 
