@@ -335,6 +335,25 @@ def test_a_gradient_that_cancels_to_nothing_in_torch_is_noise_elsewhere() -> Non
         assert_clean(compare(Edges(), (torch.randn(5, 4), *ends), backward=True))
 
 
+CANCELLING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "variance": (lambda x: x.var(-1), lambda x: 1 + 1e-7 * x),
+    "determinant": (torch.linalg.det, lambda x: 1 + 1e-5 * x[:4, :4]),
+    "running sum": (lambda x: x.cumsum(-1)[:, -1], lambda x: torch.cat([1e4 * x, -1e4 * x.flip(1)], 1)),
+}
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_what_cancels_within_one_op_is_noise(name: str) -> None:
+    function, operand = CANCELLING[name]
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return function(x)
+
+    report = compare(Model(), (operand(torch.randn(8, 300)).requires_grad_(),), backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 def test_what_follows_from_an_open_order_is_noise() -> None:
     """ONNX Runtime may sort equal elements another way than torch: the outputs differ, and both are right."""
     torch.manual_seed(0)

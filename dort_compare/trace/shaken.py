@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,6 @@ from dort_compare.views import is_view
 
 _UNIT = 0.75
 """Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
-_SUMS = (torch.ops.aten.sum.default, torch.ops.aten.sum.dim_IntList)
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _SHARES = (1.0, 1 / 16)
@@ -36,11 +34,10 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
     integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
-    in float32 moves by up to eight roundings, for other kernels add up in another order; a sum that is exactly zero by
-    those of its largest term, for in another order the terms need not cancel to the last bit. So need not what the
-    kernel of a gradient takes from one another on the way: of a gradient that is exactly zero, as that of attention to
-    one token, its operands move by a rounding first. Sorts meet equal elements in reverse. Random ops draw what they
-    draw unshaken.
+    in float32 moves by up to eight roundings, for other kernels add up in another order; its operands move by one
+    first, for what is left where terms cancel is as coarse as they are. Those of a gradient, which often nearly
+    cancels, move only where it is exactly zero, as that of attention to one token is. Sorts meet equal elements in
+    reverse. Random ops draw what they draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
@@ -91,16 +88,28 @@ class _Shaken(Watched):
         except REFUSALS:
             return super().call_function(target, args, kwargs)
         width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
-        if width > 1 and target.overloadpacket.__name__.endswith("_backward"):
-            again = call_in_float64(target, *pytree.tree_map(self._jolted, (args, kwargs)))
-            exact = pytree.tree_map(_where_zero, exact, again)
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
-        pairs = zip(values, traced, strict=True)
-        moved = [self._rounded(value, like, width) for value, like in pairs]
-        if target in _SUMS:
-            moved = [self._uncancelled(value, *args) for value in moved]
+        if width > 1:
+            values = self._cancelled(target, args, kwargs, values, traced)
+        moved = [self._rounded(value, like, width) for value, like in zip(values, traced, strict=True)]
         return pytree.tree_unflatten(moved, form)
+
+    def _cancelled(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
+        """The ``exact`` results of an op that combines elements, with what the roundings of its operands make of them:
+        of gradients where they are zero, of others also where they have to be rounded. They stay where other pivots
+        are chosen then or none is found, and zeros that are made of integers."""
+        operands = (args, kwargs)
+        try:
+            again = pytree.tree_leaves(call_in_float64(target, *pytree.tree_map(self._jolted, operands)))
+        except REFUSALS:
+            return exact
+        if target.overloadpacket.__name__.endswith("_backward"):
+            return [*map(_where_zero, exact, again)]
+        if any(_chooses(*pair) for pair in zip(exact, again, strict=True)):
+            return exact
+        of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
+        return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, strict=True)]
 
     def _jolted(self, operand: Any) -> Any:
         """An operand in float64, moved by one rounding to float32."""
@@ -108,18 +117,6 @@ class _Shaken(Watched):
             return operand
         steps = self.chance.steps(operand, 1)
         return _stepped(operand, steps, torch.float32)
-
-    def _uncancelled(
-        self, total: torch.Tensor, terms: torch.Tensor, dims: Sequence[int] | None = None, keepdim: bool = False
-    ) -> torch.Tensor:
-        """``total`` with what ``terms`` in another order may leave where it is zero; integers leave none."""
-        if total.dtype in HALF or not terms.numel() or not terms.is_floating_point():
-            return total
-        if torch.equal(terms, terms.round()):
-            return total
-        largest = terms.abs().nan_to_num(0, 0, 0).amax(tuple(dims or ()), keepdim)
-        rounding = _UNIT * torch.finfo(total.dtype).eps * largest
-        return torch.where(total == 0, (self.chance.steps(total, _REORDERED) * rounding).to(total.dtype), total)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
         """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
@@ -142,6 +139,24 @@ def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -
 
 def _where_zero(exact: Any, again: Any) -> Any:
     return torch.where(exact == 0, again, exact) if isinstance(exact, torch.Tensor) else exact
+
+
+def _where_inexact(exact: Any, again: Any, traced: Any, of_integers: bool) -> Any:
+    """``again`` where ``exact`` has to be rounded or, but for what is made of integers, is zero in float32."""
+    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype == traced.dtype:
+        return exact
+    holds = exact == exact.to(traced.dtype)
+    return torch.where(holds if of_integers or traced.dtype in HALF else holds & (exact != 0), exact, again)
+
+
+def _is_integer(operand: Any) -> bool:
+    is_inexact = isinstance(operand, torch.Tensor) and operand.is_floating_point()
+    return not is_inexact or torch.equal(operand, operand.round())
+
+
+def _chooses(exact: Any, again: Any) -> bool:
+    """Whether results that are not floating are others."""
+    return isinstance(exact, torch.Tensor) and not exact.is_floating_point() and not torch.equal(exact, again)
 
 
 def _rounds(node: fx.Node) -> bool:

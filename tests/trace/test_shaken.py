@@ -121,6 +121,25 @@ def test_a_gradient_that_nearly_cancels_moves_by_roundings_of_its_own(graphs_of:
     assert ((first - second).abs() <= 20 * torch.finfo(torch.float32).eps * first.abs()).all()
 
 
+@pytest.mark.parametrize("op", ["var", "mm", "cumsum"])
+def test_what_cancels_within_an_op_moves_by_roundings_of_its_operands(graphs_of: GraphsOf, op: str) -> None:
+    half = 1e4 + torch.randn(64)
+    x, ones = torch.cat([half, -half]), torch.ones(128, 1)
+    functions = {"var": lambda x: x[:64].var(), "mm": lambda x: x[None] @ ones, "cumsum": lambda x: x.cumsum(0)[-1]}
+    (graph,) = graphs_of(functions[op], x)
+    plain, *moved = ([*values(run, graph).values()][-1] for run in (run_watched, *(shaken(seed) for seed in range(4))))
+    rounding = torch.finfo(torch.float32).eps * 1e4
+    assert rounding / 8 < max((each - plain).abs().max() for each in moved) < 128 * rounding
+
+
+def test_what_is_only_chosen_holds_still_where_terms_cancel(graphs_of: GraphsOf) -> None:
+    (graph,) = graphs_of(
+        lambda x: torch.cat([x.amax(-1), x.topk(2)[0].view(-1), x.max(-1)[0], x.relu().amin(-1)]), torch.randn(8, 8)
+    )
+    plain, moved = values(run_watched, graph), values(shaken(0), graph)
+    assert all(torch.equal(plain[name], moved[name]) for name in plain)
+
+
 def test_a_gradient_that_goes_elsewhere_holds_still(graphs_of: GraphsOf) -> None:
     tokens = torch.tensor([1, 3, 3])
 
