@@ -71,10 +71,10 @@ class _Ran:
     fallbacks: tuple[Fallback, ...]
     shipped: dict[int, Results]
 
-    def recorded(self, parameters: Mapping[str, torch.Tensor]) -> list[Recorded]:
+    def recorded(self, given: Mapping[str, torch.Tensor]) -> list[Recorded]:
         """The graphs that ran, in the order of their first runs."""
         graphs = sorted((graph for graph in self.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-        return [(graph, graph_run(graph, parameters)) for graph in graphs]
+        return [(graph, graph_run(graph, given)) for graph in graphs]
 
 
 class _Stages:
@@ -140,7 +140,7 @@ class _Stages:
 
     def _recorded(self, ran: _Ran) -> list[Recorded]:
         """The graphs with their runs, whose inputs the dump comes to know by name."""
-        recorded = ran.recorded(self._subject.parameters)
+        recorded = ran.recorded(self._subject.given)
         for _, run in recorded:
             self._backend.name_inputs(run.index, run.input_names)
         return recorded

@@ -13,7 +13,7 @@ from dort_compare.measure.tracing import EagerModules
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.in_float64 import run_in_float64
-from dort_compare.trace.modules import Call
+from dort_compare.trace.modules import Call, given
 
 
 class Subject:
@@ -28,6 +28,11 @@ class Subject:
     def parameters(self) -> Mapping[str, torch.Tensor]:
         """The parameters by name."""
         return dict(self.model.named_parameters())
+
+    @property
+    def given(self) -> Mapping[str, torch.Tensor]:
+        """The parameters, and the tensors among the arguments, by name."""
+        return given(self.parameters, self.call)
 
     def run(self) -> Outcome:
         """The outcome in plain eager."""

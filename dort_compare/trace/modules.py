@@ -67,7 +67,7 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     in torch's old way, which yields gradients to ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
-    sources = _sources(parameters, call)
+    sources = {name: each for name, each in given(parameters, call).items() if each.requires_grad}
     with _mended(), seeded(), attributes_kept(function), restored(_written(function, call)):
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
@@ -204,8 +204,8 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return total
 
 
-def _sources(parameters: Mapping[str, torch.Tensor], call: Call) -> dict[str, torch.Tensor]:
+def given(parameters: Mapping[str, torch.Tensor], call: Call) -> dict[str, torch.Tensor]:
+    """The parameters and the tensors among the arguments, by the names that their gradients have."""
     leaves = (*named_leaves(tuple(call.args)), *named_leaves(dict(call.kwargs)))
     arguments = {f"argument{path}": leaf for path, leaf in leaves}
-    tensors = {name: value for name, value in {**parameters, **arguments}.items() if isinstance(value, torch.Tensor)}
-    return {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
+    return {name: value for name, value in {**parameters, **arguments}.items() if isinstance(value, torch.Tensor)}

@@ -1,0 +1,47 @@
+"""One name for one thing, in whatever part of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+from dort_compare import compare
+from dort_compare.offline import check
+
+
+class Scaled(nn.Module):
+    """Takes three tensors, two of them by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, more: dict[str, Tensor]) -> Tensor:
+        return (self.up(x) * more["scale"]).exp() + more["bias"]
+
+
+def operands() -> tuple[Tensor, dict[str, Tensor]]:
+    x, scale, bias = (torch.randn(2, 4, requires_grad=True) for _ in range(3))
+    return x, {"scale": scale, "bias": bias}
+
+
+def test_gradients_of_arguments_have_one_name() -> None:
+    report = compare(Scaled(), operands(), backward=True, autocast=torch.bfloat16, suggest_fp32=True)
+    assert report.suggestion is not None
+    gradients = {row.name for row in report.outputs if row.kind == "gradient"}
+    judged = {error.name for error in report.suggestion.errors if error.kind == "gradient"}
+    assert {"argument[0]", "argument[1]['scale']"} <= judged <= gradients
+
+
+def test_a_dump_knows_the_names_of_arguments(tmp_path: Path) -> None:
+    compare(Scaled(), operands(), backward=True, dump=tmp_path)
+    path = tmp_path / "model_0.onnx"
+    model = onnx.load(path)
+    next(node for node in model.graph.node if node.op_type == "Exp").op_type = "Tanh"
+    onnx.save(model, path)
+    (cause,) = check(tmp_path).causes
+    assert cause.reach is not None
+    assert set(cause.reach.gradients) == {"up.weight", "up.bias", "argument[0]", "argument[1]['scale']"}
