@@ -73,7 +73,7 @@ def run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bo
 
 def graph_run(graph: CompiledGraph, given: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
     """The first recorded run of a compiled graph, with the names of those of its inputs that are ``given``."""
-    names = {id(tensor): name for name, tensor in reversed((given or {}).items())}
+    names = {id(tensor): name for name, tensor in reversed([*(given or {}).items()])}
     sources = graph.runs[0].sources
     return GraphRun(
         phase=graph.phase,
