@@ -17,7 +17,7 @@ from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import told
-from dort_compare.measure.departures import effectless
+from dort_compare.measure.departures import effectless, unfolded
 from dort_compare.measure.diff_verdict import findings
 from dort_compare.measure.two_models import Lockstep, Met
 from dort_compare.measure.value_rows import PairJudge, ValueRow
@@ -88,7 +88,7 @@ def _diff(
         if names == known:
             break
         rows, forced, failing = _measured(sides[0], sides[1], pairs, engines, fed)
-        known, refused = names, refused | effectless(sides[1], rows) | failing
+        known, refused = names, refused | effectless(sides[1], rows) | unfolded(sides[1], rows) | failing
         presuming = sides[1].flow.behind(other for _, other in failing)
     return Diff(findings(*sides, rows), fed.origins)
 

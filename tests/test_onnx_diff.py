@@ -247,6 +247,63 @@ def test_another_decomposition_agrees() -> None:
     assert any("Sqrt" in node for node in wrong.first_departure.nodes[1])
 
 
+FOLDED = """
+    agraph (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y) {
+        c = Conv(x, w1, b1)
+        r = Relu(c)
+        d = Conv(r, w2, b2)
+        s = Add(d, r)
+        y = Tanh(s)
+    }"""
+UNFOLDED = FOLDED.replace("c = Conv(x, w1, b1)", "h = Conv(x, w1, b1)\n c = BatchNormalization(h, g, o, m, v)").replace(
+    "d = Conv(r, w2, b2)", "k = Conv(r, w2, b2)\n d = BatchNormalization(k, g, o, m, v)"
+)
+
+
+def normalized(*wrong: str) -> dict[str, np.ndarray]:
+    """Constants of two convolutions, each with its normalization; those named ``wrong`` are off."""
+    generator = np.random.default_rng(1)
+    drawn = {name: generator.standard_normal(4) for name in ("b1", "b2", "g", "o", "m", "v")}
+    drawn |= {name: generator.standard_normal((4, 4, 1, 1)) for name in ("w1", "w2")}
+    drawn["v"] = 0.5 + drawn["v"] ** 2
+    return {name: (value + (name in wrong)).astype(np.float32) for name, value in drawn.items()}
+
+
+def folded() -> dict[str, np.ndarray]:
+    given = normalized()
+    scale = given["g"] / np.sqrt(given["v"] + 1e-5)
+    weights = {name: given[name] * scale[:, None, None, None] for name in ("w1", "w2")}
+    return weights | {name: (given[name] - given["m"]) * scale + given["o"] for name in ("b1", "b2")}
+
+
+def off(result: str) -> onnx.ModelProto:
+    """The model with its normalizations, of which the one that makes ``result`` has another epsilon."""
+    other = model(UNFOLDED, **normalized())
+    node_of(other.graph, result).attribute.append(helper.make_attribute("epsilon", 0.5))
+    return other
+
+
+@pytest.mark.parametrize("result", ["c", "d"])
+def test_a_fault_in_what_the_first_has_folded_is_named_and_no_constant_is(result: str) -> None:
+    first = model(FOLDED, **folded())
+    assert diff(first, model(UNFOLDED, **normalized())).verdict == "agree"
+    found = diff(first, off(result))
+    (cause,) = found.findings.causes
+    assert cause.row.pair.second == result, str(found)
+    assert [label.split()[0] for label in cause.nodes[1]] == ["Conv", "BatchNormalization"]
+
+
+def test_a_wrong_bias_before_what_the_first_has_folded_is_named_by_what_is_computed_of_it() -> None:
+    found = diff(model(FOLDED, **folded()), model(UNFOLDED, **normalized("b1")))
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["c"], str(found)
+
+
+@pytest.mark.parametrize("name", ["w1", "b2"])
+def test_a_wrong_constant_is_named_where_nothing_is_folded(name: str) -> None:
+    found = diff(model(UNFOLDED, **normalized()), model(UNFOLDED, **normalized(name)))
+    assert [cause.row.pair.second for cause in found.findings.causes] == [name], str(found)
+
+
 def test_unrelated_models_diverge_and_say_why() -> None:
     other = model("agraph (float[3] a) => (float[3] b) { c = Exp(a)\n b = Cos(c) }")
     found = diff(attention(), other)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from dort_compare.align.sides import Side
 from dort_compare.measure.value_rows import ValueRow
+from dort_compare.trace.dataflow import Node
 
 _CERTAIN = frozenset(["input", "dataflow", "output", "returned"])
 
@@ -25,6 +26,29 @@ def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, s
         if row.status == "departs"
         and row.pair.how not in _CERTAIN
         and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
+    )
+
+
+def unfolded(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
+    """Pairs by place of constants that depart, where what is computed of them has the same partner as a later value
+    that departs: the first model has folded into its constants what the second computes between the two."""
+    flow = second.flow
+    partners = {row.pair.second: row.pair.first for row in rows if row.pair.how != "copy"}
+    departing = [row for row in rows if row.status == "departs"]
+    latest: dict[str, int] = {}
+    for row in departing:
+        if row.pair.second in flow.producer:
+            made = flow.producer[row.pair.second][0].index
+            latest[row.pair.first] = max(made, latest.get(row.pair.first, made))
+
+    def is_taken(node: Node) -> bool:
+        return any(latest.get(partners.get(result, ""), -1) > node.index for result in node.results)
+
+    return frozenset(
+        (row.pair.first, row.pair.second)
+        for row in departing
+        if row.pair.how == "place" and row.pair.second in flow.constants
+        if any(is_taken(node) for node, _ in flow.readers.get(row.pair.second, ()))
     )
 
 
