@@ -80,7 +80,7 @@ def test_sessions_share_an_arena_unless_one_is_not_wanted() -> None:
         torch.testing.assert_close(gradient, x.detach().cos())
 
 
-@pytest.mark.parametrize("backend", ["dort", "onnxrt", "dort_debug", debug_backend, DebugBackend()], ids=str)
+@pytest.mark.parametrize("backend", ["dort", "onnxrt", "dort_debug", debug_backend, DebugBackend()], ids=range(5))
 def test_modes_are_inductors(backend: Any) -> None:
     with pytest.raises(BackendCompilerFailed) as caught:
         torch.compile(torch.nn.ReLU(), backend=backend, mode="max-autotune")(torch.ones(2))
