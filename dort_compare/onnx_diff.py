@@ -88,7 +88,7 @@ def _diff(
         if names == known:
             break
         rows, forced, failing = _measured(sides[0], sides[1], pairs, engines, fed)
-        known, refused = names, refused | effectless(sides[1], rows) | unfolded(sides[1], rows) | failing
+        known, refused = names, refused | effectless(sides[1], rows) | unfolded(sides[0], sides[1], rows) | failing
         presuming = sides[1].flow.behind(other for _, other in failing)
     return Diff(findings(*sides, rows), fed.origins)
 

@@ -293,6 +293,16 @@ def test_a_fault_in_what_the_first_has_folded_is_named_and_no_constant_is(result
     assert [label.split()[0] for label in cause.nodes[1]] == ["Conv", "BatchNormalization"]
 
 
+@pytest.mark.parametrize("result", ["c", "d"])
+def test_a_fault_in_what_the_second_has_folded_is_named_and_no_constant_is(result: str) -> None:
+    second = model(FOLDED, **folded())
+    assert diff(model(UNFOLDED, **normalized()), second).verdict == "agree"
+    found = diff(off(result), second)
+    (cause,) = found.findings.causes
+    assert cause.row.pair.second == result, str(found)
+    assert [label.split()[0] for label in cause.nodes[0]] == ["Conv", "BatchNormalization"]
+
+
 def test_a_wrong_bias_before_what_the_first_has_folded_is_named_by_what_is_computed_of_it() -> None:
     found = diff(model(FOLDED, **folded()), model(UNFOLDED, **normalized("b1")))
     assert [cause.row.pair.second for cause in found.findings.causes] == ["c"], str(found)

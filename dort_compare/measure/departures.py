@@ -29,26 +29,38 @@ def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, s
     )
 
 
-def unfolded(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
-    """Pairs by place of constants that depart, where what is computed of them has the same partner as a later value
-    that departs: the first model has folded into its constants what the second computes between the two."""
-    flow = second.flow
-    partners = {row.pair.second: row.pair.first for row in rows if row.pair.how != "copy"}
-    departing = [row for row in rows if row.status == "departs"]
-    latest: dict[str, int] = {}
-    for row in departing:
-        if row.pair.second in flow.producer:
-            made = flow.producer[row.pair.second][0].index
-            latest[row.pair.first] = max(made, latest.get(row.pair.first, made))
+def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
+    """Pairs by place of constants that depart where one model has folded into its constants what the other computes.
 
-    def is_taken(node: Node) -> bool:
-        return any(latest.get(partners.get(result, ""), -1) > node.index for result in node.results)
+    It shows in what the second computes of them: a later value that departs has the same partner, or what reads it
+    departs and stands where the first reads something else.
+    """
+    flow = second.flow
+    own = [row for row in rows if row.pair.how != "copy"]
+    partners = {row.pair.second: row.pair.first for row in own}
+    departing = {row.pair.second: row.pair for row in own if row.status == "departs"}
+    latest: dict[str, int] = {}
+    for name in departing.keys() & flow.producer.keys():
+        made = flow.producer[name][0].index
+        latest[partners[name]] = max(made, latest.get(partners[name], made))
+
+    def is_skipped(result: str, partner: str) -> bool:
+        readers = [(node, name) for node, _ in flow.readers.get(result, ()) for name in node.results]
+        theirs = [(node, first.node(partners[name])) for node, name in readers if name in departing]
+        return any(
+            one is not None and one.proto.op_type == node.proto.op_type and partner not in one.operands
+            for node, one in theirs
+        )
+
+    def is_folded(node: Node) -> bool:
+        paired = ((result, partners[result]) for result in node.results if result in partners)
+        return any(latest.get(partner, -1) > node.index or is_skipped(result, partner) for result, partner in paired)
 
     return frozenset(
-        (row.pair.first, row.pair.second)
-        for row in departing
-        if row.pair.how == "place" and row.pair.second in flow.constants
-        if any(is_taken(node) for node, _ in flow.readers.get(row.pair.second, ()))
+        (pair.first, name)
+        for name, pair in departing.items()
+        if pair.how == "place" and name in flow.constants
+        if any(is_folded(node) for node, _ in flow.readers.get(name, ()))
     )
 
 
