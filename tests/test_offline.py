@@ -519,9 +519,11 @@ def handing_on(tmp_path: Path) -> Path:
     return tmp_path / "dump"
 
 
-def test_a_graph_that_computes_nothing_agrees(handing_on: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_graph_that_computes_nothing_nothing_is_compared(
+    handing_on: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = run(capsys, handing_on)
-    assert (status, out.splitlines()[0], err) == (0, "agree: 0 values, none beyond its noise floor", "")
+    assert (status, out.splitlines()[0], err) == (1, "diverge: nothing was compared", "")
     ((_, found),) = bisected(handing_on)
     assert not found.departs
 

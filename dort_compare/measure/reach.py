@@ -34,11 +34,6 @@ class Lineage:
         self._runs = {run.index: run for run in runs}
         self._steps = {run.index: step for step in training_steps(runs) for run in step.graphs}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether none of the graphs computes anything: what they return they were given."""
-        return not any(run.calls for run in self._runs.values())
-
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
         """The values that the FX node of that name in graph ``index`` reads."""
         nodes = self._runs[index].graph_module.graph.nodes

@@ -101,8 +101,6 @@ def judge(
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
-    if not rows and not outcome and lineage is not None and lineage.is_empty:
-        return "agree", ()
     if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
         return "diverge", (_outside("", "nothing was compared"),)
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
