@@ -21,6 +21,10 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     model = onnx.ModelProto()
     model.CopyFrom(other)
     computed = {name for node in model.graph.node for name in node.output if name}
+    ours, theirs = _dtypes(own), _dtypes(model)
+    _forget_other_dtypes(
+        model, {fx_node: ours.get(value.name) for fx_node, value in values_of_fx_nodes(own).items()}, theirs
+    )
     known = values_of_fx_nodes(model)
     spoken_for = {value.name for value in known.values()}
     by_position = _outputs_by_position(own, model)
@@ -29,7 +33,6 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         for name, metadata in _labelled_values(own).items()
         if not known.keys() & metadata[provenance.FX_NODE].split()
     }
-    ours, theirs = _dtypes(own), _dtypes(model)
     outputs = {value.name for value in model.graph.output}
     for name in (labels.keys() & computed) - spoken_for:
         if name in outputs or theirs.get(name) in (None, ours.get(name)):
@@ -45,6 +48,16 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
             found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
     return model
+
+
+def _forget_other_dtypes(
+    model: onnx.ModelProto, ours: Mapping[str, int | None], theirs: Mapping[str, int | None]
+) -> None:
+    """Takes the metadata from values in between whose dtype is another than that of the FX node they were made for."""
+    for value in model.graph.value_info:
+        fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
+        if any(theirs.get(value.name) not in (None, ours.get(fx_node, theirs.get(value.name))) for fx_node in fx_nodes):
+            del value.metadata_props[:]
 
 
 def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[str, str]:
