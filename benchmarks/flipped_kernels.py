@@ -89,9 +89,10 @@ CONVOLUTIONS = (
 
 
 def session(model: onnx.ModelProto) -> ort.InferenceSession:
-    """A session with torch's number of threads."""
+    """A session with torch's number of threads, which do not wait busily while the next one runs."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

@@ -19,7 +19,7 @@ from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 _BEGIN = -(2**63)
-_FLIPPED_PAYS = 8
+_FLIPPED_PAYS = 5
 """Elements of a gradient for each of a kernel, from which on it pays to flip it; see benchmarks/flipped_kernels.py."""
 
 
