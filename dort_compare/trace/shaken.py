@@ -41,8 +41,9 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
-    chance = _Chance(torch.Generator().manual_seed(seed), _SHARES[seed % len(_SHARES)], roundings)
-    return functools.partial(_run, chance)
+    share = _SHARES[seed % len(_SHARES)]
+    results, operands = (_Chance(torch.Generator().manual_seed(each), share, roundings) for each in (seed, ~seed))
+    return functools.partial(_run, results, operands)
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class _Chance:
         return torch.where(chance < self.share, steps, 0.0)
 
 
-def _run(chance: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    return _Shaken(graph_module, see, chance).run_on(arguments)
+def _run(results: _Chance, operands: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    return _Shaken(graph_module, see, results, operands).run_on(arguments)
 
 
 class _Shaken(Watched):
-    def __init__(self, graph_module: fx.GraphModule, see: See, chance: _Chance) -> None:
+    def __init__(self, graph_module: fx.GraphModule, see: See, results: _Chance, operands: _Chance) -> None:
         super().__init__(graph_module, see)
-        self.chance = chance
+        self.chance, self.chance_of_operands = results, operands
 
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
@@ -115,7 +116,7 @@ class _Shaken(Watched):
         """An operand in float64, moved by one rounding to float32."""
         if not isinstance(operand, torch.Tensor) or not operand.is_floating_point():
             return operand
-        steps = self.chance.steps(operand, 1)
+        steps = self.chance_of_operands.steps(operand, 1)
         return _stepped(operand, steps, torch.float32)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
