@@ -79,7 +79,8 @@ def local_error(
     found = _of_floats(replay, node, expected, value, whole)
     if not found.is_noise or whole.equal or (is_exact(node) and not replay.is_chain):
         return found
-    for part in small_parts(expected, value):
+    allowed = rounding_of_sum(expected.dtype, 1.0, terms(replay, node, expected))
+    for part in small_parts(expected, value, allowed):
         of_part = _of_what_is_left(_Exact(replay, node, ~part), expected, value)
         if not of_part.is_noise:
             return of_part
@@ -109,7 +110,8 @@ def _of_what_is_left(of: _Exact, expected: torch.Tensor, value: torch.Tensor) ->
     assert of.hidden is not None
     expected, value = expected.masked_fill(of.hidden, 0), value.masked_fill(of.hidden, 0)
     left = distance(expected, value)
-    return _against_float64(of, expected, value, left, float(left.scale or 0))
+    found = _against_float64(replace(of, samples=1), expected, value, left, float(left.scale or 0))
+    return found if found.is_noise else _against_float64(of, expected, value, left, float(left.scale or 0))
 
 
 def _of_finding(
@@ -162,11 +164,15 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
 
 @dataclass(frozen=True)
 class _Exact:
-    """An op in float64, with zeros in its result at the ``hidden`` elements, which are right on both sides."""
+    """An op in float64, with zeros in its result at the ``hidden`` elements, which are right on both sides.
+
+    ``samples`` are to show what roundings move; 0 for as many as it takes.
+    """
 
     replay: Replay
     node: fx.Node
     hidden: torch.Tensor | None
+    samples: int = 0
 
     def value(self, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor | None:
         return self._shown(self.replay.value(self.node, in_float64=True, change=change))
@@ -274,6 +280,8 @@ def _moved_inside(of: _Exact, exact: torch.Tensor) -> float:
 def _times(of: _Exact, exact: torch.Tensor) -> int:
     """How many samples show what roundings move: one of many elements, more of few, or of few rows, as one rounding may
     move a whole row: that of the sum which attention's gradient subtracts."""
+    if of.samples:
+        return of.samples
     if of.hidden is None or not exact.ndim:
         return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
     left = ~of.hidden.reshape(-1, exact.shape[-1])

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import torch
 
-from dort_compare.measure.blocks import blocks
-from dort_compare.measure.floor import rounding
 from dort_compare.measure.metrics import BLOCK
 
 FAR = 16.0
@@ -18,8 +16,9 @@ _ROW = 8
 """Elements that a part has at least."""
 
 
-def small_parts(expected: torch.Tensor, value: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Masks, over two floating tensors of one shape, of parts that lie further apart than roundings of their own.
+def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """Masks, over two floating tensors of one shape, of parts that lie further apart than ``allowed``, as a share of
+    their own largest element.
 
     A part is made of trailing dimensions, as few as hold `_ROW` elements: a row, mostly. Each mask has parts of about
     one size, all far smaller than the largest element; none where there are none.
@@ -27,13 +26,18 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor) -> Iterator[torch.T
     size = _size_of_part(expected.shape)
     if expected.numel() <= size:
         return
-    scales, gaps = _extents(expected, value, size)
+    parts, others = expected.reshape(-1, size), value.reshape(-1, size)
+    scales = _extents(parts)
     largest = scales.max()
-    apart = gaps > rounding(expected.dtype) * scales.clamp(min=torch.finfo(expected.dtype).smallest_normal)
-    apart &= scales * FAR < largest
-    levels = ((largest / scales.clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
-    for level in levels[apart].unique():
-        mask = (apart & (levels == level)).to(expected.device)
+    far = (scales * FAR < largest).nonzero()[:, 0]
+    if not len(far):
+        return
+    sizes = scales[far].clamp(min=torch.finfo(expected.dtype).smallest_normal)
+    apart = far[_gaps(parts, others, far) > allowed * sizes]
+    levels = ((largest / scales[apart].clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
+    for level in levels.unique():
+        mask = torch.zeros(len(parts), dtype=torch.bool, device=expected.device)
+        mask[apart[levels == level]] = True
         yield mask[:, None].expand(-1, size).reshape(expected.shape)
 
 
@@ -42,18 +46,19 @@ def _size_of_part(shape: torch.Size) -> int:
     return next((size for size in sizes if size >= _ROW), math.prod(shape))
 
 
-def _extents(expected: torch.Tensor, value: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest finite |expected| and |expected - value| of each part, in float64, on the CPU."""
-    flat = expected.reshape(-1, size), value.reshape(-1, size)
-    scales, gaps = (torch.zeros(len(flat[0]), dtype=torch.float64) for _ in range(2))
-    for start, parts in blocks(flat, BLOCK):
-        one, other = (_as_rows(part, size).double() for part in parts)
-        place = slice(start // size, start // size + len(one))
-        for found, part in ((scales, one), (gaps, one - other)):
-            sizes = part.abs().nan_to_num(0.0, 0.0).amax(-1).cpu()
-            found[place] = torch.maximum(found[place], sizes)
-    return scales, gaps
+def _extents(parts: torch.Tensor) -> torch.Tensor:
+    """The largest finite |element| of each part, in float64."""
+    found = torch.linalg.vector_norm(parts, math.inf, dim=-1).double()
+    strange = (~found.isfinite()).nonzero()[:, 0]
+    if len(strange):
+        found[strange] = parts[strange].double().abs().nan_to_num(0.0, 0.0).amax(-1)
+    return found
 
 
-def _as_rows(part: torch.Tensor, size: int) -> torch.Tensor:
-    return part.reshape(-1, min(size, part.numel()))
+def _gaps(parts: torch.Tensor, others: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The largest finite |part - other| of those at ``places``, a block at a time."""
+    found = []
+    for some in places.split(max(1, BLOCK // parts.shape[1])):
+        one, other = (tensor[some].to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (parts, others))
+        found.append(_extents(one - other))
+    return torch.cat(found)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from dort_compare.measure import small_parts
 from dort_compare.measure.floor import rounding
 
+ALLOWED = rounding(torch.float32)
+
 
 def rows(*sizes: float, width: int = 8) -> torch.Tensor:
     """A row of each size."""
@@ -19,7 +21,7 @@ def rows(*sizes: float, width: int = 8) -> torch.Tensor:
 
 def masks(expected: torch.Tensor, value: torch.Tensor) -> list[list[int]]:
     """The rows of every mask."""
-    found = [mask.reshape(len(expected), -1) for mask in small_parts.small_parts(expected, value)]
+    found = [mask.reshape(len(expected), -1) for mask in small_parts.small_parts(expected, value, ALLOWED)]
     assert all(torch.equal(mask.any(-1), mask.all(-1)) for mask in found)
     return sorted(mask.any(-1).nonzero().flatten().tolist() for mask in found)
 
@@ -48,7 +50,7 @@ def test_neither_infinity_nor_nan_is_a_size():
 
 def test_a_tensor_that_is_one_part_has_no_small_ones():
     for shape in ((), (1,), (7,), (2, 3), (0, 9)):
-        assert not list(small_parts.small_parts(torch.ones(shape), torch.zeros(shape)))
+        assert not list(small_parts.small_parts(torch.ones(shape), torch.zeros(shape), ALLOWED))
 
 
 @settings(deadline=None, max_examples=60)
@@ -65,11 +67,11 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
     turned = tuple(t.transpose(0, -1).contiguous().transpose(0, -1) for t in (right, wrong))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_parts, "BLOCK", block)
-        found = list(small_parts.small_parts(*turned))
+        found = list(small_parts.small_parts(*turned, ALLOWED))
     width = next(w for w in (torch.Size(shape[-k:]).numel() for k in range(1, len(shape) + 1)) if w >= 8)
     parts = right.reshape(-1, width), (right.double() - wrong.double()).abs().reshape(-1, width).amax(-1)
     sizes = parts[0].abs().amax(-1).double()
-    expected = (sizes * small_parts.FAR < sizes.max()) & (parts[1] > rounding(torch.float32) * sizes)
+    expected = (sizes * small_parts.FAR < sizes.max()) & (parts[1] > ALLOWED * sizes)
     union = torch.stack(found).any(0) if found else torch.zeros(shape, dtype=torch.bool)
     assert torch.equal(union, expected[:, None].expand(-1, width).reshape(shape))
     assert sum(int(mask.sum()) for mask in found) == int(union.sum())
