@@ -10,17 +10,15 @@ round.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import onnx
 import onnxruntime as ort
 import torch
-from pages import page, show
+from pages import show_by_threads
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -141,13 +139,7 @@ def check(case: Convolution, results: list[torch.Tensor]) -> None:
 
 def main() -> None:
     """Measures every convolution."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    title = f"Gradients of convolutions by their input, {options.threads} threads"
-    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, rows()), options.write)
+    show_by_threads("Gradients of convolutions by their input", __doc__ or "", COLUMNS, rows())
 
 
 if __name__ == "__main__":

@@ -10,15 +10,13 @@ ratios within a round.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import onnx
 import onnxruntime as ort
 import torch
-from pages import page, show
+from pages import show_by_threads
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -91,13 +89,7 @@ def error(way: partial[torch.Tensor], x: torch.Tensor, dims: Sequence[int]) -> f
 
 def main() -> None:
     """Measures every sum."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    title = f"Sums of many terms, {options.threads} threads"
-    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, rows()), options.write)
+    show_by_threads("Sums of many terms", __doc__ or "", COLUMNS, rows())
 
 
 if __name__ == "__main__":

@@ -55,8 +55,9 @@ def _forget_other_dtypes(
 ) -> None:
     """Takes the metadata from values in between whose dtype is another than that of the FX node they were made for."""
     for value in model.graph.value_info:
+        dtype = theirs.get(value.name)
         fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
-        if any(theirs.get(value.name) not in (None, ours.get(fx_node, theirs.get(value.name))) for fx_node in fx_nodes):
+        if dtype is not None and any(ours.get(fx_node, dtype) != dtype for fx_node in fx_nodes):
             del value.metadata_props[:]
 
 

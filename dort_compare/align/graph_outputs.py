@@ -17,16 +17,20 @@ def places(graph: fx.GraphModule, model: onnx.ModelProto) -> Mapping[str, int]:
     Those of which no place is known are left out.
     """
     at = {value.name: i for i, value in enumerate(model.graph.output)}
-    stands = values_of_fx_nodes(model)
-    names = {name: stands[name].name if name in stands else name for name in _required(graph)}
-    return {fx_node: at[name] for fx_node, name in names.items() if name in at}
+    return {fx_node: at[name or fx_node] for fx_node, name in _sought(graph, model) if (name or fx_node) in at}
 
 
 def unreturned(graph: fx.GraphModule, model: onnx.ModelProto) -> list[str]:
     """The FX nodes that a model has to return and does not: it computes them, or has too few outputs."""
-    required, known, stands = _required(graph), places(graph, model), values_of_fx_nodes(model)
-    too_few = len(model.graph.output) < len(required)
-    return [name for name in required if name not in known and (too_few or name in stands)]
+    returned, sought = {value.name for value in model.graph.output}, _sought(graph, model)
+    too_few = len(model.graph.output) < len(sought)
+    return [fx_node for fx_node, name in sought if (name or fx_node) not in returned and (too_few or name)]
+
+
+def _sought(graph: fx.GraphModule, model: onnx.ModelProto) -> list[tuple[str, str | None]]:
+    """The FX nodes that a model has to return, each with the value that stands for it, if any does."""
+    stands = values_of_fx_nodes(model)
+    return [(name, stands[name].name if name in stands else None) for name in _required(graph)]
 
 
 def _required(graph: fx.GraphModule) -> list[str]:

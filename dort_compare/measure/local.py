@@ -77,7 +77,7 @@ def local_error(
         )
         return LocalError(whole, 0.0, is_open)
     found = _of_floats(replay, node, expected, value, whole)
-    if not found.is_noise or whole.equal or (is_exact(node) and not replay.is_chain):
+    if not found.is_noise or whole.equal or _is_right_by_element(replay, node):
         return found
     allowed = rounding_of_sum(expected.dtype, 1.0, terms(replay, node, expected))
     for part in small_parts(expected, value, allowed):
@@ -94,7 +94,7 @@ def _of_floats(
     is_large = whole.scale is None or whole.scale >= _EXTREME * torch.finfo(expected.dtype).max
     scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs or 0)
     floor = rounding_of(expected.dtype, scale)
-    by_element = is_exact(node) and not replay.is_chain
+    by_element = _is_right_by_element(replay, node)
     if not gap or (gap <= floor and not by_element):
         return LocalError(whole, floor, is_noise=True)
     hidden = right_elements(expected, value) if by_element else extremes_of_both(expected, value)
@@ -103,6 +103,10 @@ def _of_floats(
     if hidden is None:
         return _against_float64(_Exact(replay, node, None), expected, value, whole, scale)
     return _of_what_is_left(_Exact(replay, node, hidden), expected, value)
+
+
+def _is_right_by_element(replay: Replay, node: fx.Node) -> bool:
+    return is_exact(node) and not replay.is_chain
 
 
 def _of_what_is_left(of: _Exact, expected: torch.Tensor, value: torch.Tensor) -> LocalError:
