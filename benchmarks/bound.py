@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pages import page, show
+from pages import flags, page, show
 from step import loss_of, step_of
 from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 
@@ -166,12 +166,12 @@ def rows(options: argparse.Namespace) -> Iterator[list[str]]:
 
 def main() -> None:
     """Measures every part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS_AND_FAMILIES, default=list(PARTS_AND_FAMILIES))
     parser.add_argument("--size", default="2x1024", metavar="BATCHxSEQ", help="of Llama's parts")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")

@@ -16,11 +16,10 @@ import argparse
 import functools
 import json
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from unittest import mock
 
 import torch
-from pages import page, show
+from pages import flags, page, show
 from processes import in_a_process, peak, resident
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -125,10 +124,10 @@ def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
 
 def main() -> None:
     """Measures every size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
     parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="BATCHxHEADSxLENGTHxWIDTH")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -25,11 +25,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
-from pages import command, processor
+from pages import command, flags, processor
 from processes import in_a_process, peak, resident
 
 from dort_compare import DebugBackend, compare
@@ -298,15 +297,15 @@ def judged(ratio: float, limit: float | None) -> str:
 
 def main() -> None:
     """Measures everything, or one thing in this process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--growth", type=int, nargs=2, default=[4, 32], help="layers")
     parser.add_argument("--growth-seq", type=int, default=32)
     parser.add_argument("--peer-layers", type=int, default=2)
     parser.add_argument("--peer-seq", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     parser.add_argument("--only", nargs=3, metavar=("MEASURE", "LAYERS", "SEQ"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -10,6 +10,7 @@ round.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +19,8 @@ from typing import NamedTuple
 import onnx
 import onnxruntime as ort
 import torch
-from pages import show_by_threads
+from pages import flags, page, show
+from sessions import session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -86,15 +88,7 @@ CONVOLUTIONS = (
 )
 
 
-def session(model: onnx.ModelProto) -> ort.InferenceSession:
-    """A session with torch's number of threads, which do not wait busily while the next one runs."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def rows() -> Iterator[list[str]]:
+def rows(threads: int) -> Iterator[list[str]]:
     """A line for every convolution."""
     for case in CONVOLUTIONS:
         grad, x, weight = case.tensors()
@@ -104,8 +98,8 @@ def rows() -> Iterator[list[str]]:
         kind = next(node.op_type for node in lowered.graph.node if node.op_type.startswith("Conv"))
         feeds = {value.name: tensor for value, tensor in zip(lowered.graph.input, (grad, x, weight), strict=True)}
         ways = {
-            "transposed": partial(run, session(case.transposed()), {"g": grad, "w": weight}),
-            "lowered": partial(run, session(lowered), feeds),
+            "transposed": partial(run, session(case.transposed(), threads), {"g": grad, "w": weight}),
+            "lowered": partial(run, session(lowered, threads), feeds),
             "torch": partial(case.by_torch, grad, x, weight),
         }
         check(case, [way() for way in ways.values()])
@@ -139,7 +133,14 @@ def check(case: Convolution, results: list[torch.Tensor]) -> None:
 
 def main() -> None:
     """Measures every convolution."""
-    show_by_threads("Gradients of convolutions by their input", __doc__ or "", COLUMNS, rows())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    title = f"Gradients of convolutions by their input, {options.threads} threads"
+    found = rows(options.threads)
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
 
 
 if __name__ == "__main__":

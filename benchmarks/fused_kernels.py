@@ -13,13 +13,12 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime as ort
-import torch
-from pages import page, show
+from pages import flags, page, show
+from sessions import session
 from turns import Times, milliseconds, ratio, timed
 
 ROUNDS, ROUND_SECONDS, TOLERANCE = 15, 0.02, 1e-5
@@ -122,15 +121,11 @@ ROW = Case(
 CASES = (NORM, ROTARY, ATTENTION, SOFTMAX, SOFTMAX_TRAINED, ROW)
 
 
-def session(case: Case, body: str, size: dict[str, int], threads: int) -> ort.InferenceSession:
-    """The session of one way to compute a case."""
+def model_of(case: Case, body: str, size: dict[str, int]) -> onnx.ModelProto:
+    """The model of one way to compute a case."""
     graph = f"graph ({case.inputs}) => ({case.output})".format(**size)
     constants = f"<{case.constants}>" if case.constants else ""
-    model = onnx.parser.parse_model(f"{HEADER} {graph} {constants} {{ {body} }}")
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.parser.parse_model(f"{HEADER} {graph} {constants} {{ {body} }}")
 
 
 def feeds_of(plain: ort.InferenceSession) -> dict[str, np.ndarray]:
@@ -164,7 +159,7 @@ def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
         for size in sizes:
             b, s = map(int, size.split("x"))
             bodies = {"nodes": case.nodes, **case.fused}
-            ways = {way: session(case, body, {"b": b, "s": s}, threads) for way, body in bodies.items()}
+            ways = {way: session(model_of(case, body, {"b": b, "s": s}), threads) for way, body in bodies.items()}
             times = seconds_of(ways, feeds_of(ways["nodes"]))
             for way in case.fused:
                 millis = (milliseconds(times[each]) for each in ("nodes", way))
@@ -173,10 +168,10 @@ def rows(sizes: list[str], threads: int) -> Iterator[list[str]]:
 
 def main() -> None:
     """Measures every case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
     parser.add_argument("--sizes", nargs="+", default=["2x1024", "1x8"], metavar="BATCHxSEQ")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     options = parser.parse_args()
     columns = ("what", "size", "kernel", "nodes, ms", "kernel, ms", "nodes / kernel")
     title = f"Fused kernels of ONNX Runtime, CPU, {options.threads} threads"

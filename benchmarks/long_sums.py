@@ -10,13 +10,15 @@ ratios within a round.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import onnx
 import onnxruntime as ort
 import torch
-from pages import show_by_threads
+from pages import flags, page, show
+from sessions import session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -37,13 +39,6 @@ COLUMNS = ("sum", "of", "along", "at once, ms", "here, ms", "at once / here", "t
            "here", "torch", "error of random at once", "here", "torch")  # fmt: skip
 
 
-def session(model: onnx.ModelProto) -> ort.InferenceSession:
-    """A session with torch's number of threads."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
 def at_once(shape: Sequence[int], dims: Sequence[int]) -> onnx.ModelProto:
     """A model of one ReduceSum."""
     kept = [size for d, size in enumerate(shape) if d not in dims]
@@ -54,13 +49,13 @@ def at_once(shape: Sequence[int], dims: Sequence[int]) -> onnx.ModelProto:
     )
 
 
-def rows() -> Iterator[list[str]]:
+def rows(threads: int) -> Iterator[list[str]]:
     """A line for every sum."""
     for what, (shape, dims) in SUMS.items():
         by_torch = partial(torch.sum, dim=dims)
         traced = make_fx(by_torch)(torch.empty(shape))
         models = (at_once(shape, dims), lower(traced, "inference", 18).to_proto())
-        once, here = (partial(run, session(model)) for model in models)
+        once, here = (partial(run, session(model, threads)) for model in models)
         ways = {"once": once, "here": here, "torch": by_torch}
         random = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         errors = [[f"{error(way, x, dims):.0e}" for way in ways.values()] for x in (torch.full(shape, 0.1), random)]
@@ -89,7 +84,14 @@ def error(way: partial[torch.Tensor], x: torch.Tensor, dims: Sequence[int]) -> f
 
 def main() -> None:
     """Measures every sum."""
-    show_by_threads("Sums of many terms", __doc__ or "", COLUMNS, rows())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    title = f"Sums of many terms, {options.threads} threads"
+    found = rows(options.threads)
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
 
 
 if __name__ == "__main__":

@@ -51,12 +51,9 @@ def show(text: str, file: Path | None) -> None:
         file.write_text(text)
 
 
-def show_by_threads(title: str, about: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """The page of a program that has no flags but ``--threads`` and ``--write``; its ``rows`` are made after."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+def flags() -> argparse.ArgumentParser:
+    """``--threads`` and ``--write``, for the ``parents`` of the parser of a program that makes one page."""
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    title = f"{title}, {options.threads} threads"
-    show(page(title, about, ("torch", "onnxruntime-gpu"), columns, rows), options.write)
+    return parser

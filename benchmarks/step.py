@@ -28,11 +28,10 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
-from pages import page, show
+from pages import flags, page, show
 from processes import in_a_process, peak, resident
 from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 from torch import nn
@@ -201,14 +200,14 @@ COLUMNS = (
 
 def main() -> None:
     """Measures everything, or one thing in this process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS_AND_FAMILIES, default=["attention", "decoder", "model"])
     parser.add_argument("--layers", nargs="+", type=int, default=[1, 4], help="of the model part, GPT-2 and BERT")
     parser.add_argument("--sizes", nargs="+", default=["2x1024", "1x8"], metavar="BATCHxSEQ", help="of Llama's parts")
     parser.add_argument("--modes", nargs="+", default=["infer", "train"], choices=MODES)
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--write", type=Path, help="file for the table, beside the screen")
     parser.add_argument("--only", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
