@@ -12,8 +12,8 @@ import torch
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.align.provenance import node_name
 from dort_compare.errors import ExecutionError
+from dort_compare.measure.extremes import extremes_of_both
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
-from dort_compare.measure.local import extremes_of_both
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import json_number
 from dort_compare.measure.shake import shake

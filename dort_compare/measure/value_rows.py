@@ -11,8 +11,8 @@ import torch
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import dtype_name
+from dort_compare.measure.extremes import but_for_extremes
 from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
-from dort_compare.measure.local import but_for_extremes
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import is_noise
 from dort_compare.measure.two_models import Met

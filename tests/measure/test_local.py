@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 import dort_compare
 from dort_compare.lowering import registered, registry
-from dort_compare.measure.local import has_same_extremes, local_error
+from dort_compare.measure.extremes import has_same_extremes
+from dort_compare.measure.local import local_error
 from dort_compare.measure.metrics import distance
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace import Replay

@@ -1,0 +1,55 @@
+"""NaN, infinities and numbers near the largest of the dtype, which are no measure for the others."""
+
+from __future__ import annotations
+
+import torch
+
+from dort_compare.measure.blocks import blocks
+from dort_compare.measure.floor import rounding
+from dort_compare.measure.metrics import BLOCK, Number, distance
+
+_EXTREME = 0.25
+"""Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
+
+
+def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
+    """Whether a tensor whose largest element is ``scale`` holds numbers that stand for infinity."""
+    return scale >= _EXTREME * torch.finfo(dtype).max
+
+
+def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether NaN and the infinities stand where rounding float64's result puts them, to within a few roundings."""
+    limit, few = torch.finfo(value.dtype).max, 1 + 4 * torch.finfo(value.dtype).eps
+    for _, (true, found) in blocks([exact, value], BLOCK):
+        if not torch.equal(true.isnan(), found.isnan()):
+            return False
+        has_overflown = found.isinf() & ~((true.abs() * few >= limit) & (true.sign() == found.sign()))
+        if (has_overflown | (found.isfinite() & (true.abs() > limit * few))).any():
+            return False
+    return True
+
+
+def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:
+    """The largest |element|, and the largest |expected - value|, but for what is extreme in both.
+
+    Block by block: masks are added to the largest values of all.
+    """
+    scale, gap = 0.0, 0.0
+    for _, (one, other) in blocks([expected, value], BLOCK):
+        extreme = extremes_of_both(one, other)
+        pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
+        found = distance(*pair)
+        scale, gap = max(scale, found.scale or 0), max(gap, found.max_abs or 0)
+    return scale, gap
+
+
+def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """Where both are beyond the limit and equal to within rounding; None where they are nowhere."""
+    extreme = expected.abs() >= _EXTREME * torch.finfo(expected.dtype).max
+    if not extreme.any():
+        return None
+    same = extreme & (expected == value)
+    if torch.equal(same, extreme):
+        return same
+    gap = (expected.double() - value.double()).abs()
+    return same | (extreme & (gap <= rounding(expected.dtype) * expected.double().abs()))
