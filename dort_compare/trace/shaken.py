@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import HALF
 from dort_compare.randomness import draws
+from dort_compare.trace.definition import Changing, definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import in_reverse, sorted_dim
@@ -37,13 +38,14 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     in float32 moves by up to eight roundings, for other kernels add up in another order; its operands move by one
     first, for what is left where terms cancel is as coarse as they are. Those of a gradient, which often nearly
     cancels, move only where it is exactly zero, as that of attention to one token is. Sorts meet equal elements in
-    reverse. Random ops draw what they draw unshaken.
+    reverse. An op that works element by element rounds what its definition goes through, too: 1 + tanh(x), in gelu, is
+    nearly 0 where x is -4. Random ops draw what they draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
     share = _SHARES[seed % len(_SHARES)]
-    results, operands = (_Chance(torch.Generator().manual_seed(each), share, roundings) for each in (seed, ~seed))
-    return functools.partial(_run, results, operands)
+    results, before = (_Chance(torch.Generator().manual_seed(each), share, roundings) for each in (seed, ~seed))
+    return functools.partial(_run, results, before)
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,16 @@ class _Chance:
         return torch.where(chance < self.share, steps, 0.0)
 
 
-def _run(results: _Chance, operands: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
-    return _Shaken(graph_module, see, results, operands).run_on(arguments)
+def _run(results: _Chance, before: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+    return _Shaken(graph_module, see, results, before).run_on(arguments)
 
 
 class _Shaken(Watched):
-    def __init__(self, graph_module: fx.GraphModule, see: See, results: _Chance, operands: _Chance) -> None:
+    """``results`` of ops move by chance, and what lies ``before`` them: operands, and results within an op."""
+
+    def __init__(self, graph_module: fx.GraphModule, see: See, results: _Chance, before: _Chance) -> None:
         super().__init__(graph_module, see)
-        self.chance, self.chance_of_operands = results, operands
+        self.chance, self.chance_before = results, before
 
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
@@ -91,8 +95,8 @@ class _Shaken(Watched):
         width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
-        if width > 1:
-            values = self._cancelled(target, args, kwargs, values, traced)
+        again = self._cancelled if width > 1 else self._rounded_inside
+        values = again(target, args, kwargs, values, traced)
         moved = [self._rounded(value, like, width) for value, like in zip(values, traced, strict=True)]
         return pytree.tree_unflatten(moved, form)
 
@@ -112,25 +116,47 @@ class _Shaken(Watched):
         of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
         return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, strict=True)]
 
+    def _rounded_inside(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
+        """The ``exact`` results of an op that works element by element, with what the roundings of all that its
+        definition goes through make of them."""
+        function = definition(target)
+        if function is None:
+            return exact
+        try:
+            with Changing(self._in_float32):
+                again = pytree.tree_leaves(call_in_float64(function, args, kwargs))
+        except REFUSALS:
+            return exact
+        return [_where_inexact(*each, of_integers=True) for each in zip(exact, again, traced, strict=True)]
+
+    def _in_float32(self, exact: torch.Tensor) -> torch.Tensor:
+        """A result within an op, rounded and moved as one of an op, in float64."""
+        return _moved(exact, torch.float32, 1, self.chance_before).double()
+
     def _jolted(self, operand: Any) -> Any:
         """An operand in float64, moved by one rounding to float32."""
         if not isinstance(operand, torch.Tensor) or not operand.is_floating_point():
             return operand
-        steps = self.chance_of_operands.steps(operand, 1)
+        steps = self.chance_before.steps(operand, 1)
         return _stepped(operand, steps, torch.float32)
 
     def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
-        """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
+        """``exact`` in the dtype that was traced, moved by up to ``width`` roundings."""
         if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
             return exact
-        nearest = exact.to(traced.dtype)
-        gap = exact - nearest
-        if not gap.any():
-            return nearest
-        steps = self.chance.steps(nearest, 1 if traced.dtype in HALF else width)
-        steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
-        moved = _stepped(nearest, steps, traced.dtype).to(traced.dtype)
-        return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
+        return _moved(exact, traced.dtype, 1 if traced.dtype in HALF else width, self.chance)
+
+
+def _moved(exact: torch.Tensor, dtype: torch.dtype, width: int, chance: _Chance) -> torch.Tensor:
+    """``exact`` in ``dtype``, what that cannot hold moved by up to ``width`` roundings."""
+    nearest = exact.to(dtype)
+    gap = exact - nearest
+    if not gap.any():
+        return nearest
+    steps = chance.steps(nearest, width)
+    steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
+    moved = _stepped(nearest, steps, dtype).to(dtype)
+    return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
 
 
 def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -> torch.Tensor:

@@ -456,6 +456,7 @@ CANCELLING: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
     "cross entropy of a sure model": (lambda x: F.cross_entropy(x, LABELS), sure(LABELS, 20.0)),
     "tanh far out": (torch.tanh, 5 + torch.rand(16, 10)),
     "gelu far below": (F.gelu, -6 + 0.1 * torch.rand(16, 10)),
+    "gelu by tanh": (lambda x: F.gelu(x, approximate="tanh"), -4 + 0.05 * torch.randn(64, 32)),
     "attention that chooses": (lambda x: F.scaled_dot_product_attention(20 * x, 20 * x, x), torch.randn(1, 2, 8, 16)),
 }
 
@@ -464,7 +465,7 @@ CANCELLING: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
 def test_a_rounding_inside_of_an_op_is_noise_where_it_cancels(case):
     function, x = CANCELLING[case]
     report = dort_compare.compare(Of(function), (x.requires_grad_(),), backward=True)
-    assert not [row.fx_node for row in report.rows if row.status == "diverges"], str(report)
+    assert str(report).startswith("agree"), str(report)
 
 
 # Small rows beside a huge one.
