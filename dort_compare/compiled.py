@@ -26,6 +26,7 @@ class Compiled:
     def __init__(self, model: nn.Module, backend: Any, dynamic: bool | None = None) -> None:
         torch._dynamo.reset()
         self._parameters = dict(model.named_parameters())
+        self._buffers = model.named_buffers
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
         self._breaks = Counter(counters["graph_break"])
 
@@ -43,7 +44,7 @@ class Compiled:
         """The outcome of a call; the first one compiles."""
         try:
             with torch._dynamo.config.patch(allow_rnn=True, use_numpy_random_stream=True):
-                return run_module(self._compiled, self._parameters, call)
+                return run_module(self._compiled, self._parameters, call, self._buffers)
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None

@@ -118,6 +118,44 @@ def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: A
     assert (first.module, first.cause) == ("1.up", "1.act")
 
 
+class Averaging(nn.Module):
+    """Keeps a running mean, in place or as a new tensor, ``wrong`` times as large where it is compiled."""
+
+    def __init__(self, wrong: float, is_in_place: bool) -> None:
+        super().__init__()
+        self.wrong, self.is_in_place = wrong, is_in_place
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = x.detach().mean(0).to(self.mean) * (self.wrong if torch.compiler.is_compiling() else 1.0)
+        self.mean = self.mean.lerp_(found, 0.5) if self.is_in_place else self.mean.lerp(found, 0.5)
+        return x * 2
+
+
+@pytest.mark.parametrize("is_in_place", [True, False])
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_a_buffer_that_departs_alone_is_named_by_its_module(is_in_place: bool, autocast: torch.dtype | None) -> None:
+    """No output or gradient depends on it."""
+    right, wrong = (nn.Sequential(nn.Linear(8, 8), Averaging(factor, is_in_place)) for factor in (1.0, 1.3))
+    report = compare(right, (torch.randn(4, 8),), backward=True, autocast=autocast)
+    assert_clean(report)
+    assert "and 4 outputs, gradients and updates, none" in str(report)
+    assert [row.name for row in report.outputs if row.kind == "update"] == ["1.mean"]
+    report = compare(wrong, (torch.randn(4, 8),), backward=True, autocast=autocast)
+    assert_named(report, "1")
+    assert report.causes[0].fx_node == "update 1.mean"
+
+
+def test_an_argument_that_is_written_is_compared() -> None:
+    class Writing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.mul_(3 if torch.compiler.is_compiling() else 2).sign()
+
+    report = compare(Writing(), (torch.ones(3),))
+    assert report.causes[0].fx_node == "update argument[0]"
+    assert report.verdict == "diverge"
+
+
 def test_a_parameters_gradient_that_departs_alone_is_named_by_its_module(decompose: Any) -> None:
     def wrong(
         grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any

@@ -36,7 +36,7 @@ class Subject:
 
     def run(self) -> Outcome:
         """The outcome in plain eager."""
-        return run_module(self.model, self.parameters, self.call)
+        return run_module(self.model, self.parameters, self.call, self.model.named_buffers)
 
     def run_watched(self) -> tuple[Outcome, EagerModules]:
         """The same, with what the modules gave."""

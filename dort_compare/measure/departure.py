@@ -65,7 +65,7 @@ def _leaf(row: ModuleRow) -> str:
 
 
 def _of_outcome(row: OutcomeRow) -> Divergence:
-    module = row.name.rpartition(".")[0] if row.kind == "gradient" and not _is_argument(row) else ""
+    module = row.name.rpartition(".")[0] if row.kind != "output" and not _is_argument(row) else ""
     what = f"{row.kind} {row.name}"
     return Divergence(phase="eager", fx_node=what, module=module, reason=_reason(what, row))
 

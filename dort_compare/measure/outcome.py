@@ -1,4 +1,4 @@
-"""The compiled model's outputs and gradients against those of the plain, uncompiled one."""
+"""The compiled model's outputs, gradients and updates against those of the plain, uncompiled one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from dort_compare.measure.rows import is_noise, json_number
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
-Kind = Literal["output", "gradient"]
+Kind = Literal["output", "gradient", "update"]
+"""An update is what the call leaves in a parameter, buffer or argument that either side has changed."""
 
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One output or gradient that a backend computed. A tensor on one side only has no distance and is never ok,
-    but for a gradient of zeros: AOTAutograd computes one where eager leaves none, by what nobody reads.
+    """One output, gradient or update that a backend computed. A tensor on one side only has no distance and is never
+    ok, but for a gradient of zeros: AOTAutograd computes one where eager leaves none, by what nobody reads.
 
     The distances from float64 are known where they decide: in half precision, and of what departs without them.
     """
@@ -91,7 +92,7 @@ def _row(
     assert one is not None
     row = OutcomeRow(backend, kind, name, dtype_name(one.dtype), tuple(one.shape), ok=False)
     if expected is None or got is None:
-        if kind == "output" or got is None or one.any():
+        if kind != "gradient" or got is None or one.any():
             return row
         expected = got = one
     own = coarsest([expected.dtype])
@@ -124,10 +125,13 @@ def _measured(
 def outcome_of(
     backend: str, eager: Outcome, compiled: Outcome, exact: Callable[[], Outcome], precision: torch.dtype | None
 ) -> tuple[OutcomeRow, ...]:
-    """Rows for the outputs and gradients that a backend computed; ``precision`` is that of ``precision_of``."""
+    """Rows for what a backend computed; ``precision`` is that of ``precision_of``."""
+    changed = {**eager.updates, **compiled.updates}
+    left, found = eager.left(changed), compiled.left(changed)
     return (
         *outcome_rows(backend, "output", eager.outputs, compiled.outputs, lambda: exact().outputs, precision),
         *outcome_rows(backend, "gradient", eager.gradients, compiled.gradients, lambda: exact().gradients, precision),
+        *outcome_rows(backend, "update", left, found, lambda: exact().updates, precision),
     )
 
 

@@ -19,7 +19,7 @@ _ONE_MODEL = 0.5
 class Key(NamedTuple):
     """What stays the same from run to run: of a value its graph, FX node and op.
 
-    ``what`` is "value", "output" or "gradient", ``where`` the graph of a value or the backend of an output.
+    ``what`` is "value", "output", "gradient" or "update", ``where`` the graph of a value or the backend of an output.
     """
 
     what: str

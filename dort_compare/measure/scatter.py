@@ -64,13 +64,17 @@ class Scatter:
 
 
 Scatters = Mapping[tuple[str, str], Scatter]
-"""By kind and name of an output or gradient."""
+"""By kind and name of an output, gradient or update."""
 
 
 def outcome_scatters(reference: Outcome, shown: Outcome, sample: Sample, before: Scatters) -> Scatters:
-    """``before`` with what one more sample has ``shown`` of the outputs and gradients."""
+    """``before`` with what one more sample has ``shown`` of the outputs, gradients and updates."""
     found = dict(before)
-    both = {"output": (reference.outputs, shown.outputs), "gradient": (reference.gradients, shown.gradients)}
+    both = {
+        "output": (reference.outputs, shown.outputs),
+        "gradient": (reference.gradients, shown.gradients),
+        "update": (reference.updates, shown.left(reference.updates)),
+    }
     for kind, (values, others) in both.items():
         for name in values.keys() & others.keys():
             if values[name].shape == others[name].shape:

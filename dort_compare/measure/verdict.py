@@ -191,11 +191,11 @@ def _absent_result(rows: Sequence[Row], lineage: Lineage) -> Divergence | None:
 
 
 def _may_reach(row: Row, wrong: OutcomeRow, lineage: Lineage | None) -> bool:
-    """Whether an output, or else a gradient, depends on a value, as far as the graphs say."""
+    """Whether an output or update, or else a gradient, depends on a value, as far as the graphs say."""
     if lineage is None:
         return True
     reach = lineage.reached(row.graph, row.call)
-    return bool(reach.outputs if wrong.kind == "output" else reach.gradients)
+    return bool(reach.gradients if wrong.kind == "gradient" else reach.outputs)
 
 
 def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row]) -> Divergence:

@@ -72,7 +72,9 @@ def _agreement(report: Report) -> str:
         values += f" ({counted(len(report.fallbacks), 'node')} ran in eager torch)"
     if report.outputs:
         alone = report.outputs[0].kind
-        values += f" and {f'{len(report.outputs)} outputs and gradients' if len(report.outputs) > 1 else f'1 {alone}'}"
+        updates = any(row.kind == "update" for row in report.outputs)
+        together = "outputs, gradients and updates" if updates else "outputs and gradients"
+        values += f" and {f'{len(report.outputs)} {together}' if len(report.outputs) > 1 else f'1 {alone}'}"
     inheriting = sum(row.status == "inherits" for row in report.rows)
     more = f" but for {inheriting} that inherit what a right operation makes of noise" if inheriting else ""
     return f"agree: {values}, none beyond its noise floor{more}"

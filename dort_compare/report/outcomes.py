@@ -1,19 +1,20 @@
-"""Outputs and gradients, as text."""
+"""Outputs, gradients and updates, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import torch
 
 from dort_compare.dtypes import dtype_name
-from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.outcome import Kind, OutcomeRow
 from dort_compare.measure.rollup import ranked
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 
 def outcome_table(rows: Sequence[OutcomeRow]) -> str:
-    """Every output and gradient with its distance from eager."""
+    """Every output, gradient and update with its distance from eager."""
     table = new_table("", "kind", "name", "dtype", "shape", "max_abs", "max_rel", "torch/f64", "onnx/f64")
     for row in rows:
         cells = (_mark(row), row.kind, row.name, row.dtype, shape_text(row.shape), max_abs(row.distance))
@@ -23,10 +24,10 @@ def outcome_table(rows: Sequence[OutcomeRow]) -> str:
 
 
 def furthest_table(rows: Sequence[OutcomeRow], limit: int) -> str:
-    """The outputs, and then the gradients, furthest from eager: no more than ``limit`` of each, in noise floors."""
+    """The outputs, then gradients, then updates, furthest from eager: at most ``limit`` of each, in noise floors."""
     table = new_table("", "furthest from eager", "kind", "shape", "max_abs", "noise floors")
     several = len({row.backend for row in rows}) > 1
-    for kind in ("output", "gradient"):
+    for kind in get_args(Kind):
         for row, ratio in ranked([row for row in rows if row.kind == kind])[:limit]:
             what = f"{kind}, {row.backend}" if several else kind
             table.add_row(_mark(row), row.name, what, shape_text(row.shape), max_abs(row.distance), number(ratio))

@@ -26,8 +26,8 @@ COLUMNS = (
     *_NUMBERS,
     *(f"local_{name}" for name in _NUMBERS[1:]),
 )
-"""``kind`` is "value", "output" or "gradient", ``name`` the FX node, or what the model calls it. ``inherited_...`` and
-``local_...`` are the fields of both distances; what was not measured is None."""
+"""``kind`` is "value", "output", "gradient" or "update", ``name`` the FX node, or what the model calls it.
+``inherited_...`` and ``local_...`` are the fields of both distances; what was not measured is None."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

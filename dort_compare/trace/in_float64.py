@@ -30,12 +30,16 @@ def _run_doubled(model: nn.Module, call: Call) -> Outcome:
     state = _doubled_state(model)
     args, kwargs = tree_map(_double, (tuple(call.args), dict(call.kwargs)))
     parameters = {name: state[name] for name, _ in model.named_parameters()}
+    names = [name for name, _ in model.named_buffers()]
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)
+        return torch.func.functional_call(model, state, args, kwargs, tie_weights=False)  # updates state
+
+    def buffers() -> list[tuple[str, torch.Tensor]]:
+        return [(name, state[name]) for name in names]
 
     with attributes_kept(model), restored(attribute_tensors(model)):
-        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss))
+        return run_module(function, parameters, Call(args, kwargs, call.backward, call.loss), buffers)
 
 
 def _doubled_state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -18,6 +18,7 @@ from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
 
 Loss = Callable[[Any], torch.Tensor]
+Buffers = Callable[[], Iterable[tuple[str, torch.Tensor]]]
 _REFUSALS = {
     "use_reentrant=True": "checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False",
     "Inference tensors cannot be saved": "what was made in torch.inference_mode() cannot be differentiated; give "
@@ -32,10 +33,21 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tensors by name: outputs by their path in the result, gradients by parameter name or argument position."""
+    """Tensors by name: outputs by their path in the result, gradients by parameter name or argument position.
+
+    ``updates`` hold the new content of parameters, buffers and arguments that the call has changed, of all that were
+    ``held``, which have their own again.
+    """
 
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    updates: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    held: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    def left(self, names: Iterable[str]) -> dict[str, torch.Tensor]:
+        """What the call has left in those that are named, changed or not."""
+        after = {**self.held, **self.updates}
+        return {name: after[name] for name in names if name in after}
 
 
 @dataclass(frozen=True)
@@ -54,8 +66,12 @@ class Call:
         return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
 
-def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tensor], call: Call) -> Outcome:
+def run_module(
+    function: Callable[..., Any], parameters: Mapping[str, torch.Tensor], call: Call, buffers: Buffers = tuple
+) -> Outcome:
     """Calls ``function`` and, for a backward call, differentiates the loss by parameters and arguments.
+
+    ``buffers`` gives those that there are by name, as the method ``named_buffers`` of a module does.
 
     The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
     tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. No ``.grad`` is
@@ -67,15 +83,32 @@ def run_module(function: Callable[..., Any], parameters: Mapping[str, torch.Tens
     in torch's old way, which yields gradients to ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
-    sources = {name: each for name, each in given(parameters, call).items() if each.requires_grad}
-    with _mended(), seeded(), attributes_kept(function), restored(_written(function, call)):
+    arguments = given(parameters, call)
+    held = {**arguments, **dict(buffers())}
+    written = [*_written(function, call), *held.values()]
+    sources = {name: each for name, each in arguments.items() if each.requires_grad}
+    with _mended(), seeded(), attributes_kept(function), restored(written) as before:
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
             outputs = _named_tensors(result)
             loss = _loss(result, outputs, call) if call.backward else None
         gradients = _gradients(loss, sources) if loss is not None else {}
-        return Outcome(_kept(outputs, _written(function, call)), gradients)
+        updates = _updates(held, {**arguments, **dict(buffers())}, before)
+        return Outcome(_kept(outputs, _written(function, call)), gradients, updates, held)
+
+
+def _updates(
+    held: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor], before: Mapping[int, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Copies of what is ``now`` under the names of ``held``, where that is another tensor or not what it was before."""
+    found = {}
+    for name, own in held.items():
+        tensor, content = now.get(name), before.get(id(own))
+        if tensor is None or (tensor is own and (content is None or torch.equal(tensor.detach(), content))):
+            continue
+        found[name] = _dense(tensor.detach()).clone()
+    return found
 
 
 def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch.Tensor:
@@ -135,17 +168,21 @@ def _is_wrapper(tensor: torch.Tensor) -> bool:
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
     """What a call may write in place: parameters, buffers, other attributes and arguments."""
-    return list({id(tensor): tensor for tensor in (*_state(function, call), *attribute_tensors(function))}.values())
+    return [*_state(function, call), *attribute_tensors(function)]
 
 
 @contextmanager
-def restored(written: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Within it tensors that have memory may be written in place; after it they have their content back."""
-    tensors = [tensor for tensor in written if torch._C._has_storage(tensor) and not tensor.is_inference()]
+def restored(written: Iterable[torch.Tensor]) -> Iterator[Mapping[int, torch.Tensor]]:
+    """Within it tensors that have memory may be written in place; after it they have their content back.
+
+    Gives copies of that by ``id`` of the tensor.
+    """
+    distinct = {id(tensor): tensor for tensor in written}.values()
+    tensors = [tensor for tensor in distinct if torch._C._has_storage(tensor) and not tensor.is_inference()]
     before = [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
     leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:
-        yield
+        yield {id(tensor): content for tensor, (_, content) in zip(tensors, before, strict=True)}
     finally:
         for tensor in leaves:
             if not tensor.is_leaf:  # what was written into it required gradients

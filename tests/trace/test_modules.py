@@ -20,7 +20,7 @@ from dort_compare.trace.modules import Call
 
 
 def run(model: nn.Module, *args: Any, **call: Any) -> Any:
-    return run_module(model, dict(model.named_parameters()), Call(args, **call))
+    return run_module(model, dict(model.named_parameters()), Call(args, **call), model.named_buffers)
 
 
 class Nested(nn.Module):
@@ -115,6 +115,32 @@ def test_arguments_and_buffers_written_in_place_are_restored_and_their_values_re
         assert [tensor.tolist() for tensor in outcome.outputs.values()] == [[1.0, 1.0], [1.0]]
         assert cache.tolist() == [0.0, 0.0]
         assert model.steps.tolist() == [0.0]
+
+
+class Momentum(nn.Module):
+    """Changes a parameter in place, sets a buffer anew, writes into another one what it holds, and adds a third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = nn.Parameter(torch.ones(1), requires_grad=False)
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("same", torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.slow.mul_(0.5)
+        self.mean = self.mean + x
+        self.same.mul_(1)
+        self.register_buffer("seen", x.clone())
+        return x * self.slow
+
+
+def test_updates_are_what_a_call_leaves_in_parameters_buffers_and_arguments_that_it_changes() -> None:
+    model, x = Momentum(), torch.ones(2)
+    for outcome in (run(model, x), run(model, x), run_in_float64(model, Call((x,)))):
+        assert {name: tensor.tolist() for name, tensor in outcome.updates.items()} == {"slow": [0.5], "mean": [1, 1]}
+    assert outcome.updates["mean"].dtype == torch.float64
+    assert set(run(Cache(), torch.zeros(2)).updates) == {"argument[0]", "steps"}
+    assert outcome.left(["same", "mean", "none"]).keys() == {"same", "mean"}
 
 
 class Remembered(nn.Module):
