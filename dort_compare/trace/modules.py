@@ -173,23 +173,26 @@ def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
 
 @contextmanager
 def restored(written: Iterable[torch.Tensor]) -> Iterator[Mapping[int, torch.Tensor]]:
-    """Within it tensors that have memory may be written in place; after it they have their content back.
+    """Within it tensors that have memory may be written in place, and their ``data`` set; after it they have their
+    memory and its content back.
 
     Gives copies of that by ``id`` of the tensor.
     """
     distinct = {id(tensor): tensor for tensor in written}.values()
     tensors = [tensor for tensor in distinct if torch._C._has_storage(tensor) and not tensor.is_inference()]
-    before = [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
+    before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in tensors]
     leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:
-        yield {id(tensor): content for tensor, (_, content) in zip(tensors, before, strict=True)}
+        yield {id(tensor): content for tensor, _, content in before}
     finally:
         for tensor in leaves:
             if not tensor.is_leaf:  # what was written into it required gradients
                 tensor.detach_()
-        for tensor, content in before:
-            if not torch.equal(tensor, content):  # batch norm writes without counting up the version
-                tensor.copy_(content)
+        for tensor, memory, content in before:
+            if not tensor.is_set_to(memory):
+                tensor.data = memory
+            if not torch.equal(memory, content):  # batch norm writes without counting up the version
+                memory.copy_(content)
 
 
 def _kept(outputs: Mapping[str, torch.Tensor], written: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

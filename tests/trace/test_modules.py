@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
+from dort_compare import compare
 from dort_compare.errors import UsageError
 from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.in_float64 import run_in_float64
@@ -141,6 +142,28 @@ def test_updates_are_what_a_call_leaves_in_parameters_buffers_and_arguments_that
     assert outcome.updates["mean"].dtype == torch.float64
     assert set(run(Cache(), torch.zeros(2)).updates) == {"argument[0]", "steps"}
     assert outcome.left(["same", "mean", "none"]).keys() == {"same", "mean"}
+
+
+class Slow(nn.Module):
+    """Sets the data of a parameter, as the momentum encoder of MoCo does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.lin = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.slow.data = self.slow.data * 0.5
+        return self.lin(x) * self.slow
+
+
+def test_a_parameter_whose_data_is_set_has_its_memory_back() -> None:
+    model = Slow()
+    memory = model.slow.data_ptr()
+    report = compare(model, (torch.ones(1, 2),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert [row.name for row in report.outputs if row.kind == "update"] == ["slow"]
+    assert (model.slow.tolist(), model.slow.data_ptr()) == ([1.0, 1.0], memory)
 
 
 class Remembered(nn.Module):
