@@ -180,21 +180,66 @@ def test_a_model_without_metadata_is_aligned_by_name(dump: Path, tmp_path: Path,
     assert set(statuses(report).values()) == {"ok"}
 
 
+def optimized_by_onnx_runtime(model: Path, folder: Path) -> Path:
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(folder / "other.onnx")
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.log_severity_level = 3
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return folder / "other.onnx"
+
+
 @pytest.mark.parametrize("graph", [0, 1])
 def test_what_onnx_runtime_optimized_is_aligned_by_the_names_that_survive(
     dump: Path, tmp_path: Path, graph: int
 ) -> None:
-    options = ort.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "other.onnx")
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.log_severity_level = 3
-    ort.InferenceSession(dump / f"model_{graph}.onnx", options, providers=["CPUExecutionProvider"])
-    report = check(dump, graph, model=tmp_path / "other.onnx")
+    report = check(dump, graph, model=optimized_by_onnx_runtime(dump / f"model_{graph}.onnx", tmp_path))
     assert report.verdict == "agree", str(report)
     found = statuses(report)
     assert "unaligned" in found.values(), "nothing was optimized away: no test of alignment"
     assert sum(status == "ok" for status in found.values()) >= len(found) // 2
     assert all(row.reason for row in report.rows if row.status == "unaligned")
+
+
+class Cancelling(nn.Module):
+    """The product has no value once it is one node with the sum, which cancels; the last result is a constant then."""
+
+    def forward(self, x: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.add(x @ w, y), torch.ones_like(y).cumsum(0)
+
+
+def test_what_onnx_runtime_fused_and_folded_is_no_departure(tmp_path: Path) -> None:
+    x, w = torch.randn(8, 64), torch.randn(64, 8)
+    compare(Cancelling(), (x, w, -(x.double() @ w.double()).float()), dump=tmp_path / "dump")
+    other = optimized_by_onnx_runtime(tmp_path / "dump" / "model_0.onnx", tmp_path)
+    report = check(tmp_path / "dump", model=other)
+    assert {row.fx_node: row.status for row in report.rows} == {
+        "mm": "unaligned",
+        "add": "ok",
+        "ones_like": "unaligned",
+        "cumsum": "ok",
+    }, str(report)
+    assert report.verdict == "agree", str(report)
+    model = onnx.load(other)
+    (gemm,) = (node for node in model.graph.node if node.op_type == "Gemm")
+    gemm.attribute.append(onnx.helper.make_attribute("alpha", 1.001))
+    onnx.save(model, other)
+    assert [cause.fx_node for cause in check(tmp_path / "dump", model=other).causes] == ["add"]
+
+
+class Parted(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = x.bfloat16()
+        return q.sin() * k.cos() + v.tanh()
+
+
+def test_what_onnx_runtime_optimized_may_hold_values_that_declare_no_type(tmp_path: Path) -> None:
+    """Gathers of bfloat16 become a Split and Squeezes."""
+    compare(Parted(), (torch.randn(3, 4, 5),), dump=tmp_path / "dump")
+    other = optimized_by_onnx_runtime(tmp_path / "dump" / "model_0.onnx", tmp_path)
+    assert "Split" in {node.op_type for node in onnx.load(other).graph.node}
+    report = check(tmp_path / "dump", model=other)
+    assert report.verdict == "agree", str(report)
 
 
 def test_an_edited_model_is_blamed_where_it_was_edited(

@@ -8,6 +8,7 @@ from contextlib import suppress
 import onnx
 
 from dort_compare import provenance
+from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 
 
@@ -16,12 +17,13 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
 
     By metadata of its own; else by the name that a value has in ``own``, which ONNX Runtime's optimizers keep of the
     values that survive them; else, for the outputs of models that have equally many, by position. A value in between
-    that has another dtype, in a model converted to it, stands for none.
+    that has another dtype, in a model converted to it, stands for none. Types that ``other`` does not declare, as those
+    of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a constant is made
+    by a node.
     """
-    model = onnx.ModelProto()
-    model.CopyFrom(other)
+    model = _typed(with_constants_made(other, own))
     computed = {name for node in model.graph.node for name in node.output if name}
-    ours, theirs = _dtypes(own), _dtypes(model)
+    ours, theirs = _dtypes(_typed(own)), _dtypes(model)
     _forget_other_dtypes(
         model, {fx_node: ours.get(value.name) for fx_node, value in values_of_fx_nodes(own).items()}, theirs
     )
@@ -69,10 +71,17 @@ def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[s
     return {a: b for a, b in zip(ours, theirs, strict=True) if a not in theirs and b not in ours}
 
 
-def _dtypes(model: onnx.ModelProto) -> dict[str, int]:
-    """The dtypes of the values, as far as they are declared or can be inferred."""
+def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the model with the types that can be inferred."""
     with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
-        model = onnx.shape_inference.infer_shapes(model)
+        return onnx.shape_inference.infer_shapes(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _dtypes(model: onnx.ModelProto) -> dict[str, int]:
+    """The dtypes of the values, as far as they are declared."""
     values = (*model.graph.value_info, *model.graph.output)
     return {value.name: value.type.tensor_type.elem_type for value in values if value.type.tensor_type.elem_type}
 

@@ -33,6 +33,7 @@ def graph_rows(
     """
     stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
     names = {fx_node: value.name for fx_node, value in stands.items()}
+    merged = frozenset(fx_node for fx_node, value in stands.items() if value.fused)
     opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
     judge = Judge(run.phase, run.index)
 
@@ -49,7 +50,7 @@ def graph_rows(
 
     # map lets go of a value once it is judged
     try:
-        yield from map(row, executions(run, names, opaque, memory, repeats, is_fused=fused is not None))
+        yield from map(row, executions(run, names, opaque, memory, repeats, merged))
     except Exception as problem:
         problem.add_note(f"of {run.phase} graph {run.index}")
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,13 +63,14 @@ def executions(
     opaque: frozenset[str],
     memory: int = MEMORY,
     repeats: int = 1,
-    is_fused: bool = False,
+    merged: Collection[str] = (),
 ) -> Iterator[Executed]:
     """Runs the graph every way and yields its tensors in order, each freed after its last reader.
 
     ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers,
     and are fed to no one. ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says
-    how often ONNX Runtime computes on torch's operands. ``is_fused`` says that nodes of several steps may be one.
+    how often ONNX Runtime computes on torch's operands. ``merged`` are the FX nodes whose ONNX nodes took the place of
+    other ones; those of a step that reads what no ONNX value stands for may be of several steps as well.
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
@@ -90,7 +91,9 @@ def executions(
         for name in made:
             local.give(name, as_tensor(steps[first[name]].value))
         fused = {
-            name: _replay(run, steps[first[name]], local.operands(name), first, opaque) for name in made if is_fused
+            name: _replay(run, steps[first[name]], local.operands(name), first, opaque)
+            for name in made
+            if first[name] in merged or _reads_unseen(steps[first[name]], stands_for)
         }
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)
@@ -115,6 +118,12 @@ def _shows(step: Step, stands_for: Mapping[str, str], parts: Parts) -> str | Non
     like = (n for n, value in step.operands.items() if isinstance(value, torch.Tensor) and n in stands_for)
     same = (n for n in like if are_same_elements(step.value, step.operands[n]) and parts.root(stands_for[n]) == root)
     return next(same, None)
+
+
+def _reads_unseen(step: Step, stands_for: Mapping[str, str]) -> bool:
+    """Whether a step reads a result that no ONNX value stands for."""
+    read = (node.name for node in step.node.all_input_nodes if node.op == "call_function")
+    return any(isinstance(step.operands.get(name), torch.Tensor) and name not in stands_for for name in read)
 
 
 def _replay(
