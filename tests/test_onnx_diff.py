@@ -218,6 +218,23 @@ def test_bits_lost_between_two_casts_are_found() -> None:
     assert found.first_departure.row.pair.second == "s", str(found)
 
 
+ROUNDED_TWICE = """m (float[6,8] x, float[6,8] w, float[6,8] p, float[6,8] q) => (float[6,8] y, float[6,8] z) {{
+    narrow = Cast<to = 10>(x)
+    wide = Cast<to = 1>(narrow)
+    {0}
+    y = Mul(a, p)
+    z = Mul(b, q)
+}}"""
+
+
+def test_expressions_that_are_one_but_for_a_cast_are_told_apart_by_their_content() -> None:
+    plain, rounded = "a = Sub(w, x)", "b = Sub(w, wide)"
+    one, other = (model(ROUNDED_TWICE.format("\n".join(order))) for order in ((plain, rounded), (rounded, plain)))
+    found = diff(one, other)
+    assert found.verdict == "agree", str(found)
+    assert partners(found) == {name: name for name in partners(found)}
+
+
 def test_another_decomposition_agrees() -> None:
     fused = (
         "agraph (float[4, 8] x) => (float[4, 8] y) { h = MatMul(x, w)\n y = LayerNormalization<epsilon = 1e-5>(h, g) }"

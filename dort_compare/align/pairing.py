@@ -97,7 +97,9 @@ class Pairing:
         same = [a for a in self._bearing(number, name) if (a, name) not in self._refused]
         if same:
             agreeing = [a for a in same if self._is_near(a, name)]
-            self._pair(self._best(agreeing or same, name), name, "dataflow")
+            own, sketches = self.second.side.sketches[name], self.first.side.sketches
+            equal = [a for a in agreeing if sketches[a].is_near(own, tolerance(halved=False, exact=True))]
+            self._pair(self._best(equal or agreeing or same, name), name, "dataflow")
         elif near := self._near(name, exact=True):
             telling = self.second.side.sketches[name].is_telling
             self._pair(self._best(near, name), name, "content" if telling else "guess")
