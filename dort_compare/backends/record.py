@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from dort_compare.errors import StaleRecordError
+from dort_compare.fused_steps import count_fused_steps
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
@@ -44,6 +45,7 @@ class Run:
         previous: Run | None = None,
         number: int = 0,
     ) -> None:
+        count_fused_steps()
         self.number = number
         self._sources: dict[str, _Held] = {}
         self._held: dict[str, _Held] = {}

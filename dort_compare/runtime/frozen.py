@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from dort_compare.fused_steps import count_fused_steps
+
 RunTensors = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 MakeRun = Callable[[Mapping[str, torch.Tensor]], RunTensors]
 """Makes a function of the inputs that are not among the constants given, in their order."""
@@ -46,6 +48,7 @@ class Frozen:
     """
 
     def __init__(self, inputs: Sequence[str], still: Collection[str], make_run: MakeRun) -> None:
+        count_fused_steps()
         self._inputs = list(inputs)
         self._still = [i for i, name in enumerate(inputs) if name in still]
         self._make_run = make_run

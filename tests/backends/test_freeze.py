@@ -70,13 +70,14 @@ def test_parameters_and_buffers_are_constants_once(made: list[frozenset[str]]) -
     assert [len(names) for names in made] == [5]
 
 
-def step(model: Net) -> None:
+def step(model: Net, **options: bool) -> None:
     model(torch.ones(4, 6)).sum().backward()
-    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    torch.optim.SGD(model.parameters(), lr=0.1, **options).step()
 
 
 CHANGES: dict[str, Callable[[Net], object]] = {
     "an optimizer": step,
+    "a fused optimizer": lambda model: step(model, fused=True),
     "load_state_dict": lambda model: model.load_state_dict(Net().state_dict()),
     "another tensor": lambda model: setattr(model, "turned", nn.Parameter(torch.randn(6, 3))),
     "another layout": lambda model: setattr(model.turned, "data", torch.randn(6, 3)),
@@ -100,6 +101,16 @@ def test_a_change_is_noticed(change: str) -> None:
     CHANGES[change](model)
     assert_right(model, function, x)
     assert_right(model, function, x)
+
+
+def test_a_compiled_step_of_a_fused_optimizer_is_noticed() -> None:
+    model, x = Net(), torch.randn(4, 6)
+    function, optimizer = compiled(model), torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    compiled_step = torch.compile(optimizer.step, backend="aot_eager")
+    for _ in range(3):
+        assert_right(model, function, x)
+        model(x).sum().backward()
+        compiled_step()
 
 
 def test_what_changes_all_the_time_is_an_input(made: list[frozenset[str]]) -> None:

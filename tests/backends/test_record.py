@@ -23,11 +23,12 @@ def test_runs_are_bounded(max_runs: int) -> None:
     assert [len(graph.runs) for graph in backend.graphs] == [max_runs, max_runs]
 
 
-def test_an_optimizer_step_does_not_reach_what_was_recorded() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_optimizer_step_does_not_reach_what_was_recorded(fused: bool) -> None:
     model = nn.Linear(3, 2)
     backend = DebugBackend(max_runs=3)
     compiled = torch.compile(model, backend=backend)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, fused=fused)
     weights = []
     for _ in range(3):
         weights.append(model.weight.detach().clone())

@@ -1,0 +1,29 @@
+"""Steps of fused optimizers, whose writes torch does not count: ``Tensor._version`` stays as it was."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import increment_version
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+@functools.cache
+def count_fused_steps() -> None:
+    """Has torch count them from now on; called by all who go by the count."""
+    register_optimizer_step_post_hook(_count)
+
+
+def _count(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    fused = [group["params"] for group in optimizer.param_groups if group.get("fused")]
+    if fused:
+        _increment([parameter for group in fused for parameter in group if parameter.grad is not None])
+
+
+@torch.compiler.disable  # a compiled step would not count
+def _increment(parameters: Sequence[torch.Tensor]) -> None:
+    increment_version(parameters)
