@@ -15,7 +15,7 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.options import Options, refuse_mode
+from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
@@ -154,7 +154,7 @@ def debug_backend(
     ``options`` are those of DebugBackend, ``storage`` included; make a DebugBackend to read the graphs afterwards.
     """
     refuse_mode(mode)
-    return DebugBackend(**(options or {}))(graph_module, example_inputs)
+    return DebugBackend(**keywords(options))(graph_module, example_inputs)
 
 
 def debug_compiler(

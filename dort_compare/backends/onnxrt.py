@@ -13,7 +13,7 @@ from torch import fx
 from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
-from dort_compare.backends.options import Options, refuse_mode
+from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.pieces import Boxed
 from dort_compare.cache import Store
@@ -36,7 +36,7 @@ def onnxrt(
     Raises UsageError for a ``mode``, which is inductor's.
     """
     refuse_mode(mode)
-    chosen = Options.of(**(options or {}))
+    chosen = Options.of(**keywords(options))
     chosen = replace(chosen, rewrites=chosen.rewrites is not False)
     dump = DumpWriter.in_folder(chosen.dump, chosen.dump_prefix) if chosen.dump else None
 

@@ -74,7 +74,7 @@ class Options:
                 raise UsageError(f"providers is {providers!r}; give a list, such as ['cuda', 'cpu']")
             given["providers"] = (providers,) if isinstance(providers, str) else tuple(providers)
         if given.get("dump") is not None:
-            if not isinstance(given["dump"], (str, os.PathLike)):
+            if not isinstance(given["dump"], (str, os.PathLike)) or not os.fspath(given["dump"]):
                 raise UsageError(f"dump is {given['dump']!r}; give a folder")
             given["dump"] = Path(given["dump"])
         if given.get("cache") and isinstance(given["cache"], str):
@@ -117,6 +117,14 @@ class Options:
         given = self.session_options
         is_object = isinstance(given, ort.SessionOptions)
         return SessionSettings(self.providers or (), given if is_object else serving(given))
+
+
+def keywords(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The ``options`` of ``torch.compile`` as keyword arguments. Raises UsageError for what is no mapping of names."""
+    given = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UsageError(f"options is {options!r}; give a dict, such as {{'freeze': True}}")
+    return given
 
 
 def refuse_mode(mode: str | None) -> None:

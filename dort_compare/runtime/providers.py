@@ -69,7 +69,10 @@ def _set_option(options: ort.SessionOptions, name: str, value: Any) -> None:
     if not isinstance(name, str):
         raise UsageError(f"session option {name!r} is no name; give names of ONNX Runtime's options")
     if "." in name:
-        options.add_session_config_entry(name, _entry(value))
+        try:
+            options.add_session_config_entry(name, _entry(value))
+        except RuntimeError:  # it is too long
+            raise UsageError(f"session option {name!r} cannot be {value!r}") from None
         return
     known = [attribute for attribute in dir(ort.SessionOptions) if not attribute.startswith("_")]
     known = [attribute for attribute in known if not callable(getattr(options, attribute))]

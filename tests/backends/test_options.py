@@ -41,6 +41,8 @@ from dort_compare.runtime import newest_opset
         ({"providers": [("cpu", "fast")]}, "provider ('cpu', 'fast') is neither a name nor a pair"),
         ({"session_options": [1]}, "session_options is [1]; give a dict"),
         ({"session_options": {1: 2}}, "session option 1 is no name"),
+        ({"session_options": {"a." + "b" * 2000: 1}}, "session option 'a.bbb"),
+        ({"dump": ""}, "dump is ''; give a folder"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given: dict[str, Any], message: str) -> None:
@@ -87,3 +89,11 @@ def test_modes_are_inductors(backend: Any) -> None:
     assert isinstance(caught.value.inner_exception, UsageError)
     message = "mode is 'max-autotune', and modes are inductor's: leave it out, this backend has options only"
     assert str(caught.value.inner_exception) == message
+
+
+@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
+@pytest.mark.parametrize("options", ["freeze", 3, {1: 2}])
+def test_options_that_are_no_dict_of_names_are_refused(backend: str, options: Any) -> None:
+    with pytest.raises(BackendCompilerFailed) as caught:
+        torch.compile(torch.nn.ReLU(), backend=backend, options=options)(torch.ones(2))
+    assert str(caught.value.inner_exception) == f"options is {options!r}; give a dict, such as {{'freeze': True}}"
