@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,12 +40,26 @@ class _Held:
         )
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A session: what its constants are, by place, the places of its inputs, and how it runs."""
+
+    held: Mapping[int, _Held]
+    moving: Sequence[int]
+    run: RunTensors
+
+    def changed(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """The places of constants that are not what ``tensors`` hold."""
+        return [i for i, held in self.held.items() if not held.is_still(tensors[i])]
+
+
 class Frozen:
     """A function of all ``inputs`` of a model, of which those that are ``still`` become constants.
 
     The constants are made again where one is another tensor than before, has been given other memory, or has been
     written in place, but for what is written through ``tensor.data``, numpy or a storage, which torch does not count.
     Tensors on other devices than the CPU, and inference tensors, whose writes are not counted either, remain inputs.
+    Threads may call it at once: one of them makes what all then run.
     """
 
     def __init__(self, inputs: Sequence[str], still: Collection[str], make_run: MakeRun) -> None:
@@ -52,23 +67,30 @@ class Frozen:
         self._inputs = list(inputs)
         self._still = [i for i, name in enumerate(inputs) if name in still]
         self._make_run = make_run
-        self._held: dict[int, _Held] = {}
         self._changes: Counter[int] = Counter()
-        self._moving: list[int] = []
-        self._run: RunTensors | None = None
+        self._lock = threading.Lock()
+        self._made: _Made | None = None
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        changed = [i for i, held in self._held.items() if not held.is_still(tensors[i])]
-        if changed or self._run is None:
-            self._changes.update(changed)
-            self._run = self._made(tensors)
-        return self._run([tensors[i] for i in self._moving])
+        made = self._made
+        if made is None or made.changed(tensors):
+            made = self._made_for(tensors)
+        return made.run([tensors[i] for i in made.moving])
 
-    def _made(self, tensors: Sequence[torch.Tensor]) -> RunTensors:
+    def _made_for(self, tensors: Sequence[torch.Tensor]) -> _Made:
+        with self._lock:
+            made = self._made
+            changed = made.changed(tensors) if made else []
+            if made is None or changed:
+                self._changes.update(changed)
+                made = self._made = self._make(tensors)
+            return made
+
+    def _make(self, tensors: Sequence[torch.Tensor]) -> _Made:
         able = [i for i in self._still if _can_be_held(tensors[i]) and self._changes[i] <= CHANGES]
-        self._held = {i: _Held.of(tensors[i]) for i in able}
-        self._moving = [i for i in range(len(self._inputs)) if i not in self._held]
-        return self._make_run({self._inputs[i]: held.tensor for i, held in self._held.items()})
+        held = {i: _Held.of(tensors[i]) for i in able}
+        moving = [i for i in range(len(self._inputs)) if i not in held]
+        return _Made(held, moving, self._make_run({self._inputs[i]: each.tensor for i, each in held.items()}))
 
 
 def _can_be_held(tensor: torch.Tensor) -> bool:

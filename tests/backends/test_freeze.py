@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -157,3 +158,40 @@ def test_another_tensor_is_a_change_even_in_the_same_memory(change: Callable[[Te
     for given in (weight, weight.view(3, 3), change(weight)):
         run([given])
     assert [each.shape for each in made] == [weight.shape, change(weight).shape]
+
+
+def test_threads_that_call_while_constants_are_made_again_wait_for_them() -> None:
+    weight, results = torch.ones(3), list[list[Tensor]]()
+    other = threading.Thread(target=lambda: results.append(run([weight])))
+
+    def make_run(constants: Mapping[str, Tensor]) -> frozen.RunTensors:
+        value = constants["w"].clone()
+        if value[0] == 2:
+            other.start()
+            other.join(timeout=0.1)
+        return lambda _: [value]
+
+    run = frozen.Frozen(["w"], {"w"}, make_run)
+    run([weight])
+    weight.add_(1)
+    results.append(run([weight]))
+    other.join()
+    assert [value.tolist() for (value,) in results] == [[2] * 3, [2] * 3]
+
+
+def test_constants_that_could_not_be_made_again_are_made_by_the_next_call() -> None:
+    weight, made = torch.ones(3), list[Tensor]()
+
+    def make_run(constants: Mapping[str, Tensor]) -> frozen.RunTensors:
+        value = constants["w"].clone()
+        made.append(value)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return lambda _: [value]
+
+    run = frozen.Frozen(["w"], {"w"}, make_run)
+    run([weight])
+    weight.add_(1)
+    with pytest.raises(KeyboardInterrupt):
+        run([weight])
+    assert torch.equal(run([weight])[0], weight)
