@@ -16,6 +16,7 @@ from dort_compare.errors import UsageError
 _FORM = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)=)?(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d\s,]*)\](?::(?:(?P<low>[^:]+):)?(?P<high>[^:]+))?"
 )
+_BEGINNING = re.compile(r"(?:[^\W\d]\w*=)?([a-z]\w*)\[")
 _LARGEST = 2**63 - 1
 """What torch draws integers below."""
 _DTYPES = {short: dtype for dtype, short in dtype_abbrs.items()} | {dtype_name(dtype): dtype for dtype in dtype_abbrs}
@@ -97,5 +98,8 @@ def _holds(dtype: torch.dtype, low: float, high: float) -> bool:
 
 
 def is_spec(value: Any) -> bool:
-    """Whether a value is text that describes an input, rather than an argument."""
-    return isinstance(value, str) and _FORM.fullmatch(value.strip()) is not None
+    """Whether a value is text that describes an input, or means to, rather than an argument."""
+    if not isinstance(value, str):
+        return False
+    beginning = _BEGINNING.match(value.strip())
+    return beginning is not None and (beginning[1] in _DTYPES or _FORM.fullmatch(value.strip()) is not None)

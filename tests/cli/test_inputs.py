@@ -85,6 +85,16 @@ def test_what_describes_no_input_is_one_line(text):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["float32[-2,16]", "f32[a]", "ids=int64[2", "f32[2]:x", "float33[2]"])
+def test_what_means_to_describe_an_input_is_no_other_argument(text):
+    assert is_spec(text)
+
+
+@pytest.mark.parametrize("text", ["seven", "int64", "words [of] a text", "float32", "sum(f32[2])"])
+def test_other_text_is_an_argument(text):
+    assert not is_spec(text)
+
+
 @pytest.mark.parametrize(
     "text", ["int64[2]:0.5", "int8[2]:1000", "uint8[2]:-1:1", "i64[2]:1e30", "f16[2]:1e6", "uint64[2]:1.8e19"]
 )
