@@ -12,7 +12,7 @@ import dort_compare
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
     {"checks", "dtypes", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset"}
-    | {"descriptors", "fused_steps", "models", "stages", "views"},
+    | {"descriptors", "models", "stages", "views", "writes"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},

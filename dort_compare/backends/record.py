@@ -12,13 +12,13 @@ import torch
 from torch import fx
 
 from dort_compare.errors import StaleRecordError
-from dort_compare.fused_steps import count_fused_steps
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
+from dort_compare.writes import count_fused_steps, may_be_statistics
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ class Run:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
         source = self._sources[name] = _Held(argument, _version(argument))
         before = previous._sources.get(name) if previous else None
-        if previous and before and before.value is argument and before.version == source.version >= 0:
+        is_counted = not isinstance(argument, torch.Tensor) or not may_be_statistics(argument)
+        is_same = before is not None and before.value is argument and before.version == source.version >= 0
+        if previous and is_same and is_counted:
             return previous._held[name]
         copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
         return _Held(copy, _version(copy))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dort_compare.fused_steps import count_fused_steps
+from dort_compare.writes import count_fused_steps, may_be_statistics
 
 RunTensors = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 MakeRun = Callable[[Mapping[str, torch.Tensor]], RunTensors]
@@ -21,14 +21,19 @@ CHANGES = 2
 
 @dataclass(frozen=True)
 class _Held:
-    """A tensor as it was: another one in the same memory, which is not given away while it is held."""
+    """A tensor as it was: another one in the same memory, which is not given away while it is held.
+
+    ``content`` is a copy of one that torch may write without counting it.
+    """
 
     tensor: torch.Tensor
     version: int
+    content: torch.Tensor | None
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> _Held:
-        return cls(tensor.detach(), tensor._version)
+        held = tensor.detach()
+        return cls(held, tensor._version, held.clone() if may_be_statistics(tensor) else None)
 
     def is_still(self, tensor: torch.Tensor) -> bool:
         """Whether ``tensor`` shows the same elements, and nothing has been written since."""
@@ -37,6 +42,7 @@ class _Held:
             and tensor._version == self.version
             and tensor.shape == self.tensor.shape
             and tensor.stride() == self.tensor.stride()
+            and (self.content is None or torch.equal(tensor, self.content))
         )
 
 

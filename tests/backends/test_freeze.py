@@ -114,6 +114,18 @@ def test_a_compiled_step_of_a_fused_optimizer_is_noticed() -> None:
         compiled_step()
 
 
+def test_running_statistics_that_eager_torch_moves_are_noticed(made: list[frozenset[str]]) -> None:
+    model, x = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)), torch.randn(8, 6)
+    function = compiled(model.eval())
+    for _ in range(2):
+        assert_right(model, function, x)
+        assert_right(model, function, x)
+        model.train()(x + 3)
+        model.eval()
+    assert_right(model, function, x)
+    assert [len(names) for names in made] == [6, 6, 6]
+
+
 def test_what_changes_all_the_time_is_an_input(made: list[frozenset[str]]) -> None:
     model, x = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)), torch.randn(8, 6)
     function = compiled(model)

@@ -41,6 +41,19 @@ def test_an_optimizer_step_does_not_reach_what_was_recorded(fused: bool) -> None
     assert not torch.equal(weights[0], weights[2])
 
 
+def test_running_statistics_that_eager_torch_moves_are_recorded_as_they_were() -> None:
+    model, x = nn.BatchNorm1d(3), torch.randn(4, 3)
+    backend, means = DebugBackend(max_runs=2), list[torch.Tensor]()
+    compiled = torch.compile(model, backend=backend)
+    for _ in range(2):
+        means.append(model.running_mean.clone())
+        model.eval()
+        compiled(x)
+        model.train()(x + 3)
+    recorded = [run.inputs for run in backend.graphs[0].runs]
+    assert all(any(torch.equal(mean, t) for t in run) for mean, run in zip(means, recorded, strict=True))
+
+
 def test_a_parameter_is_copied_once_while_it_does_not_change() -> None:
     model = nn.Linear(3, 2)
     backend = DebugBackend(max_runs=3)

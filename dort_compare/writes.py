@@ -1,4 +1,8 @@
-"""Steps of fused optimizers, whose writes torch does not count: ``Tensor._version`` stays as it was."""
+"""Writes that torch does not count: ``Tensor._version`` stays as it was.
+
+Those are the steps of fused optimizers, which it can be made to count, and what batch norm writes of its running
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 def count_fused_steps() -> None:
     """Has torch count them from now on; called by all who go by the count."""
     register_optimizer_step_post_hook(_count)
+
+
+def may_be_statistics(tensor: torch.Tensor) -> bool:
+    """Whether a tensor may be written by batch norm: a floating vector that is no parameter."""
+    return tensor.ndim == 1 and tensor.is_floating_point() and not isinstance(tensor, torch.nn.Parameter)
 
 
 def _count(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
