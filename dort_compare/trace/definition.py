@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dort_compare.dtypes import is_floating_tensor
+from dort_compare.trace.float64 import call_in_float64
 
 aten = torch.ops.aten
 _MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default}
@@ -22,6 +23,16 @@ _TAKE = {aten.clone.default, aten.copy.default, aten._to_copy.default, aten.wher
 def definition(target: Any) -> Callable[..., Any] | None:
     """The function that torch has for an op, of the op's arguments; None where it has none."""
     return None if target in _MUCH_LARGER else decomposition_table.get(target)
+
+
+def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """What the definition of an op makes of its arguments in float64, where ``change`` is applied to every floating
+    result on the way; None where torch has no definition."""
+    function = definition(target)
+    if function is None:
+        return None
+    with Changing(change):
+        return call_in_float64(function, args, kwargs)
 
 
 class Changing(TorchDispatchMode):

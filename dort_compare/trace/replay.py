@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import is_floating_tensor
-from dort_compare.trace.definition import Changing, definition
+from dort_compare.trace.definition import by_definition
 from dort_compare.trace.eager import reproducible
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
@@ -129,12 +129,8 @@ class Replay:
             assert isinstance(producer, fx.Node)
             made = self._define(producer, change)
             return None if made is None else made[position]
-        function = definition(node.target)
-        if function is None:
-            return None
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
-        with Changing(change):
-            return call_in_float64(function, args, kwargs)
+        return by_definition(node.target, args, kwargs, change)
 
     def _operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import HALF
 from dort_compare.randomness import draws
-from dort_compare.trace.definition import Changing, definition
+from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import in_reverse, sorted_dim
@@ -119,15 +119,14 @@ class _Shaken(Watched):
     def _rounded_inside(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
         """The ``exact`` results of an op that works element by element, with what the roundings of all that its
         definition goes through make of them."""
-        function = definition(target)
-        if function is None:
-            return exact
         try:
-            with Changing(self._in_float32):
-                again = pytree.tree_leaves(call_in_float64(function, args, kwargs))
+            again = by_definition(target, args, kwargs, self._in_float32)
         except REFUSALS:
             return exact
-        return [_where_inexact(*each, of_integers=True) for each in zip(exact, again, traced, strict=True)]
+        if again is None:
+            return exact
+        found = zip(exact, pytree.tree_leaves(again), traced, strict=True)
+        return [_where_inexact(*each, of_integers=True) for each in found]
 
     def _in_float32(self, exact: torch.Tensor) -> torch.Tensor:
         """A result within an op, rounded and moved as one of an op, in float64."""
