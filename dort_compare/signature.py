@@ -117,7 +117,7 @@ def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
     It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph:
     asking them would add guards.
     """
-    shape, stride = _hints(value.shape), _hints(value.stride())
+    shape, stride = hints(value.shape), hints(value.stride())
     if shape is None or stride is None:
         return None
     plain = list(range(value.ndim))
@@ -132,6 +132,7 @@ def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
 
 
-def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+    """What sizes were when torch traced the graph; None where it knew one of them in a run alone."""
     hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
     return None if None in hints else hints

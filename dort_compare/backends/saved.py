@@ -12,6 +12,7 @@ from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 
 from dort_compare.backends.again import compute_again
+from dort_compare.backends.apart import gradients_apart
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.duplicates import merge_duplicates
@@ -28,7 +29,7 @@ def partition(
 
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
     partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved. What
-    the backward pass draws is not drawn before.
+    the backward pass draws is not drawn before, and the gradients that it returns share no memory.
     """
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
@@ -46,6 +47,7 @@ def partition(
             copies = {node: add_call(forward.graph, node, torch.ops.aten.clone.default, node) for node in shared}
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
+    gradients_apart(backward)
     return forward, backward
 
 
