@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 
 _FEW = 2**15  # elements
+_NARROW = {torch.float32, torch.float16, torch.bfloat16}
 
 
 def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterator[tuple[int, Sequence[torch.Tensor]]]:
@@ -28,21 +29,79 @@ def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterat
         yield from blocks([tensor[part] for tensor in tensors], size, start + i * row)
 
 
-class Floats:
-    """A flat block in float64 or complex128, with what more than one distance from it needs."""
+class Workspace:
+    """Memory for blocks, written again for every block: fresh memory costs more than what is computed in it."""
 
-    def __init__(self, values: torch.Tensor) -> None:
-        self.values = values
+    def __init__(self, size: int, device: torch.device) -> None:
+        self._size, self._device = size, device
+        self._slots: dict[object, torch.Tensor] = {}
+
+    def copy(self, slot: object, block: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A flat copy of a block in a real `dtype`, valid until the slot is written again; the block itself where it
+        has that dtype and is flat in memory already."""
+        if block.dtype == dtype and block.is_contiguous():
+            return block.view(-1)
+        flat = self._flat(slot, block.numel(), dtype)
+        flat.view(block.shape).copy_(block)
+        return flat
+
+    def gap(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """one - other of two flat blocks, |one - other| if complex; valid until the next gap in that dtype."""
+        if one.is_complex():
+            return (one - other).abs()
+        dtype = torch.promote_types(one.dtype, other.dtype)
+        return torch.sub(one, other, out=self._flat("gap", one.numel(), dtype))
+
+    def _flat(self, slot: object, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        key = slot, dtype
+        if key not in self._slots:
+            self._slots[key] = torch.empty(self._size, dtype=dtype, device=self._device)
+        return self._slots[key][:numel]
+
+
+class Floats:
+    """A flat block of floats in the dtypes that it is measured in, each made where it is asked for.
+
+    `slot` tells its copies in the workspace from those of other blocks that are measured beside it.
+    """
+
+    def __init__(self, block: torch.Tensor, slot: str, workspace: Workspace, dtype: torch.dtype) -> None:
+        self._block, self._slot, self._workspace, self._dtype = block, slot, workspace, dtype
+
+    @cached_property
+    def wide(self) -> torch.Tensor:
+        """The elements in float64 or complex128."""
+        if self._dtype.is_complex:
+            return self._block.reshape(-1).to(self._dtype)
+        return self._workspace.copy(self._slot, self._block, self._dtype)
+
+    @cached_property
+    def narrow(self) -> torch.Tensor | None:
+        """The elements in float32, if that holds them all exactly."""
+        if self._block.dtype not in _NARROW:
+            return None
+        return self._workspace.copy(self._slot, self._block, torch.float32)
+
+    @property
+    def exact(self) -> torch.Tensor:
+        """The elements in the narrower dtype that holds them."""
+        return self.wide if self.narrow is None else self.narrow
 
     @cached_property
     def scale(self) -> float:
         """The largest finite |element|."""
-        return finite_extent(self.values)
+        return finite_extent(self.exact)
 
     @cached_property
     def squares(self) -> float:
-        """The sum of |element|^2."""
-        return product(self.values, self.values)
+        """The sum of |element|^2, in float64."""
+        return product(self.wide, self.wide)
+
+    @cached_property
+    def narrow_squares(self) -> float:
+        """The same in float32."""
+        assert self.narrow is not None
+        return product(self.narrow, self.narrow)
 
 
 def product(one: torch.Tensor, other: torch.Tensor) -> float:
@@ -53,28 +112,6 @@ def product(one: torch.Tensor, other: torch.Tensor) -> float:
     if one.numel() > _FEW:
         return torch.vdot(one, other).real.item()
     return (one.conj() * other).real.sum().item()
-
-
-class Workspace:
-    """Memory for blocks, written again for every block: fresh memory costs more than what is computed in it."""
-
-    def __init__(self, size: int, device: torch.device) -> None:
-        self._raised = [torch.empty(size, dtype=torch.float64, device=device) for _ in range(3)]
-
-    def raised(self, slot: int, block: torch.Tensor, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-        """A flat copy of a block in `dtype`, valid until the slot (0 or 1) is asked for again; the block itself where
-        it has that dtype already."""
-        if block.dtype == dtype or dtype != torch.float64:
-            return block.reshape(-1).to(dtype)
-        flat = self._raised[slot][: block.numel()]
-        flat.view(block.shape).copy_(block)
-        return flat
-
-    def gap(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """one - other of two flat blocks, |one - other| if complex; valid until the next gap."""
-        if one.is_complex():
-            return (one - other).abs()
-        return torch.sub(one, other, out=self._raised[2][: one.numel()])
 
 
 def extent(values: torch.Tensor) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from dort_compare.measure.blocks import blocks
+from dort_compare.measure.blocks import blocks, finite_extent
 from dort_compare.measure.floor import rounding
-from dort_compare.measure.metrics import BLOCK, Number, distance
+from dort_compare.measure.metrics import BLOCK, Number, deviation
 
 _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
@@ -38,8 +38,7 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
     for _, (one, other) in blocks([expected, value], BLOCK):
         extreme = extremes_of_both(one, other)
         pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
-        found = distance(*pair)
-        scale, gap = max(scale, found.scale or 0), max(gap, found.max_abs or 0)
+        scale, gap = max(scale, finite_extent(pair[0])), max(gap, deviation(*pair) or 0.0)
     return scale, gap
 
 

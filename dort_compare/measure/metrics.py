@@ -1,4 +1,4 @@
-"""How far one tensor lies from another: exact for integers, in float64 for floats, never broadcast, block by block."""
+"""How far one tensor lies from another: exact for integers, as in float64 for floats, never broadcast, by blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dort_compare.measure.tally import Tally
 
 __all__ = ["BLOCK", "Distance", "Measured", "Number", "deviation", "distance", "measure"]
 
-BLOCK = 2**16  # elements measured together: half a MiB for each float64 copy of a block
+BLOCK = 2**17  # elements measured together: half a MiB for each float64 copy of a block
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def deviation(exact: torch.Tensor, value: torch.Tensor) -> float | None:
     workspace = _workspace(exact)
     largest = 0.0
     for _, (exact_block, block) in blocks([exact, value], BLOCK):
-        gap = workspace.gap(workspace.raised(0, exact_block), workspace.raised(1, block))
-        largest = max(largest, finite_extent(gap))
+        referee = Floats(exact_block, "exact", workspace, torch.float64)
+        largest = max(largest, _error(referee, Floats(block, "value", workspace, torch.float64), workspace))
     return largest
 
 
@@ -107,21 +107,21 @@ def _of_floats(
     tallies = [Tally() for _ in others]
     torch_error, onnx_error = 0.0, 0.0
     for start, parts in blocks(tensors, BLOCK):
-        reference = Floats(workspace.raised(0, parts[0], dtype))
-        exact_block = None if exact is None else parts[-1].reshape(-1)
-        error = 0.0 if exact_block is None else _error(exact_block, reference.values, workspace)
+        reference = Floats(parts[0], "expected", workspace, dtype)
+        referee = None if exact is None else Floats(parts[-1], "exact", workspace, dtype)
+        error = 0.0 if referee is None else _error(referee, reference, workspace)
         torch_error = max(torch_error, error)
         for i, tally in enumerate(tallies):
-            other = workspace.raised(1, parts[1 + i], dtype)
+            other = Floats(parts[1 + i], "got", workspace, dtype)
             same = tally.add_floats(start, reference, other, workspace)
-            if i == 0 and exact_block is not None:
-                onnx_error = max(onnx_error, error if same else _error(exact_block, other, workspace))
+            if i == 0 and referee is not None:
+                onnx_error = max(onnx_error, error if same else _error(referee, other, workspace))
     found = [tally.distance(expected, other) for tally, other in zip(tallies, others, strict=True)]
     return found, [None, None] if exact is None else [torch_error, onnx_error]
 
 
-def _error(exact: torch.Tensor, value: torch.Tensor, workspace: Workspace) -> float:
-    return finite_extent(workspace.gap(exact, value))
+def _error(exact: Floats, value: Floats, workspace: Workspace) -> float:
+    return finite_extent(workspace.gap(exact.wide, value.exact))
 
 
 def _workspace(tensor: torch.Tensor) -> Workspace:

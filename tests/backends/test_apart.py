@@ -14,6 +14,7 @@ aten = torch.ops.aten
 SCALE = torch.arange(8.0).view(4, 2)
 Function = Callable[[Tensor, Tensor], Tensor]
 OF_ONE_TENSOR: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
+    "the very same": (lambda a, b: (a + b) * SCALE, (4, 2), (4, 2)),
     "one view": (lambda a, b: (a.view(4, 2) + b) * SCALE, (8,), (4, 2)),
     "two views": (lambda a, b: (a.view(4, 2) + b.view(4, 2)) * SCALE, (8,), (2, 4)),
     "transposed": (lambda a, b: (a.t() + b.t()) * SCALE, (2, 4), (2, 4)),

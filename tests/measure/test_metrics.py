@@ -121,6 +121,17 @@ def test_float32_difference_is_taken_in_float64() -> None:
     assert of([1.0], [-(2.0**-30)]).max_abs == 1 + 2.0**-30
 
 
+def test_the_larger_of_two_gaps_that_float32_rounds_to_one_is_found() -> None:
+    result = of([2.0**20, 1.0, 1.0], [2.0**20, -(2.0**-31), -(2.0**-30)])
+    assert (result.max_abs, result.worst) == (1 + 2.0**-30, (2,))
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_squares_that_leave_float32(unit: float) -> None:
+    cosine = of([unit, 0.0], [unit, unit * 1e-4]).cosine
+    assert cosine == pytest.approx(1 / math.hypot(1, 1e-4), abs=1e-12)
+
+
 def test_float64_keeps_its_last_bit() -> None:
     assert of([1.0], [1.0 + 2.0**-52], torch.float64).max_abs == 2.0**-52
 
@@ -374,6 +385,38 @@ def test_agrees_with_numpy_in_float64(pair: Pair) -> None:
         assert result.cosine == pytest.approx(np.vdot(expected, got) / norms, abs=1e-12)
     else:
         assert norms == 0
+
+
+@given(
+    hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(-(2.0**20), 2.0**20, width=32)),
+    st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    st.integers(-20, 0),
+    st.integers(1, 7),
+    st.randoms(use_true_random=False),
+)
+def test_what_lies_close_is_measured_as_in_float64(
+    values: np.ndarray, dtype: torch.dtype, exponent: int, size: int, random: object
+) -> None:
+    generator = torch.Generator().manual_seed(random.getrandbits(32))  # type: ignore[attr-defined]
+    expected = torch.from_numpy(values).clamp(-60000, 60000).to(dtype)
+    apart = expected.abs().max().float() * 2.0**exponent * torch.randn(expected.shape, generator=generator).round()
+    got = (expected.float() + apart * torch.randint(0, 2, expected.shape, generator=generator)).to(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "BLOCK", size)
+        close, wide = distance(expected, got), distance(expected.double(), got.double())
+    for name in ("equal", "different", "max_abs", "scale", "max_rel"):
+        assert getattr(close, name) == getattr(wide, name), name
+    assert close.mean_abs == pytest.approx(wide.mean_abs, rel=1e-6)
+    if wide.cosine is None:
+        assert close.cosine is None
+    else:
+        assert close.cosine == pytest.approx(wide.cosine, rel=0, abs=1e-12 + 1e-6 * (1 - wide.cosine))
+    if wide.worst is None:
+        assert close.worst is None
+    else:
+        assert close.worst is not None
+        gaps = [(expected[at].double() - got[at].double()).abs() for at in (wide.worst, close.worst)]
+        assert gaps[0] == gaps[1]
 
 
 @given(integers)
