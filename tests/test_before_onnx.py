@@ -583,3 +583,15 @@ def test_nested_tensors_between_modules_are_passed_over() -> None:
     assert {row.status for row in report.rows} == {"ok"}
     (cause,) = report.causes  # what is padded is zeros on the fast path alone
     assert cause.reason.startswith("departs before ONNX")
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1e-3, 1])
+def test_a_number_that_a_model_returns_is_held_against_eagers(wrong: float) -> None:
+    class Scored(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, float]:
+            y = x.sin()
+            return y, y.sum().item() + wrong * torch.compiler.is_compiling()
+
+    report = compare(Scored(), (torch.arange(4.0),))
+    assert [row.name for row in report.outputs if not row.ok] == (["[1]"] if wrong else [])
+    assert report.verdict == ("diverge" if wrong else "agree")

@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import UsageError
+from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
@@ -29,11 +30,14 @@ _REFUSALS = {
     "of another tensor; give a clone of it",
 }
 """What to do about what torch says of a call or its backward pass."""
+_INT64 = 64
+"""Bits; an integer of so many is none that a tensor holds."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tensors by name: outputs by their path in the result, gradients by parameter name or argument position.
+    """Tensors by name: outputs by their path in the result, numbers among them, gradients by parameter name or argument
+    position.
 
     ``updates`` hold the new content of parameters, buffers and arguments that the call has changed, of all that were
     ``held``, which have their own again.
@@ -214,10 +218,13 @@ def _named_tensors(result: Any) -> dict[str, torch.Tensor]:
 
 
 def _tensors(result: Any, within: tuple[int, ...] = ()) -> Iterator[tuple[str, torch.Tensor]]:
-    """By path, also those in dataclasses that pytree does not know; ``within`` are the ids of those around it."""
+    """By path, also those in dataclasses that pytree does not know, and numbers as tensors of no dimension; ``within``
+    are the ids of the dataclasses around it."""
     for name, leaf in named_leaves(result):
         if isinstance(leaf, torch.Tensor):
             yield name, leaf
+        elif isinstance(leaf, (bool, int, float)) and (isinstance(leaf, float) or leaf.bit_length() < _INT64):
+            yield name, as_tensor(leaf)
         elif is_dataclass(leaf) and not isinstance(leaf, type) and id(leaf) not in within:
             for each in fields(leaf):
                 inner = _tensors(getattr(leaf, each.name, None), (*within, id(leaf)))

@@ -31,7 +31,7 @@ class Nested(nn.Module):
 
 def test_outputs_are_named_by_their_path() -> None:
     outcome = run(Nested(), torch.ones(2), kwargs={"scale": torch.tensor(2.0)})
-    assert list(outcome.outputs) == ["['a']", "['b'][0]", "['flags']"]
+    assert list(outcome.outputs) == ["['a']", "['b'][0]", "['b'][2]", "['flags']"]
     assert list(run(nn.Identity(), torch.ones(2)).outputs) == ["output"]
 
 
@@ -44,7 +44,7 @@ class Pair:
 def test_outputs_in_dataclasses_are_named_by_their_fields() -> None:
     outcome = run(nn.Identity(), (Pair(torch.ones(1), {"a": Pair(torch.zeros(2), None)}), Pair))
     assert list(outcome.outputs) == ["[0].first", "[0].second['a'].first"]
-    assert set(run(nn.Identity(), Pair(torch.ones(1), 2)).outputs) == {".first"}
+    assert set(run(nn.Identity(), Pair(torch.ones(1), "b")).outputs) == {".first"}
 
 
 def test_a_dataclass_that_holds_itself_is_entered_once() -> None:
@@ -341,3 +341,15 @@ def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
     assert run(nn.Linear(2, 2), x).outputs["output"].shape == (1, 2)
     with pytest.raises(UsageError, match=r"^what was made in torch\.inference_mode\(\) .*; give a clone of it"):
         run(nn.Linear(2, 2), x, backward=True)
+
+
+def test_numbers_that_a_model_returns_are_outputs() -> None:
+    class Counting(nn.Module):
+        def forward(self, x: Tensor) -> dict[str, Any]:
+            return {"y": x, "mean": x.mean().item(), "rows": len(x), "whole": True, "name": "x", "large": 2**64}
+
+    outputs = run(Counting(), torch.tensor([1.0, 2.0])).outputs
+    assert {name: each.item() for name, each in outputs.items() if not each.dim()} == {
+        "['mean']": 1.5, "['rows']": 2, "['whole']": True,
+    }  # fmt: skip
+    assert [each.dtype for each in outputs.values()] == [torch.float32, torch.float64, torch.int64, torch.bool]
