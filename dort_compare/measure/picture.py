@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from dort_compare.measure.distances import Number
 from dort_compare.measure.integers import as_floats, gaps
 
+Array = npt.NDArray[np.float64]
 _SAMPLE = 2**14
 _BINS = 40
 _WORST = 8
@@ -71,33 +74,35 @@ def picture(expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | Non
     """The picture of two real tensors of one shape with at least one element; ``at`` is the index of the worst."""
     steps = _thinned(expected.shape)
     sides = [tensor[steps].cpu() for tensor in (expected, own)]
-    gap = _gap(*sides)
-    one, other = (side.double() for side in sides)
-    finite = torch.cat([side[side.isfinite()] for side in (one, other)])
-    low, high = (finite.min().item(), finite.max().item()) if finite.numel() else (0.0, 0.0)
+    one, other = (side.double().numpy() for side in sides)
+    gap = _gap(sides, one, other)
+    finite = [side[np.isfinite(side)] for side in (one, other)]
+    known = [side for side in finite if side.size]
+    low, high = (min(map(np.min, known)), max(map(np.max, known))) if known else (0.0, 0.0)
     places = dict.fromkeys([tuple(at)] if at is not None else []) | dict.fromkeys(_furthest(gap, steps))
     return Picture(
-        low=low,
-        high=high,
-        torch=_histogram(one, low, high),
-        onnx=_histogram(other, low, high),
+        low=float(low),
+        high=float(high),
+        torch=_histogram(finite[0], low, high),
+        onnx=_histogram(finite[1], low, high),
         powers=_powers(gap),
-        equal=int((gap == 0).sum()),
-        unfinite=int(gap.isinf().sum()),
+        equal=int(np.count_nonzero(gap == 0)),
+        unfinite=int(np.count_nonzero(np.isinf(gap))),
         worst=tuple(_element(index, expected, own, exact) for index in list(places)[:_WORST]),
-        along=tuple(_along(gap, dimension) for dimension in range(gap.dim())),
-        looked_at=gap.numel(),
+        along=tuple(_along(gap, dimension) for dimension in range(gap.ndim)),
+        looked_at=gap.size,
         numel=expected.numel(),
     )
 
 
-def _gap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _gap(sides: Sequence[torch.Tensor], one: Array, other: Array) -> Array:
     """|torch - onnx| of each element in float64: 0 where they are equal alone, inf where one of them is not finite."""
-    if not one.is_floating_point() and not other.is_floating_point():
-        return as_floats(gaps(one, other))
-    one, other = one.double(), other.double()
-    same = (one == other) | (one.isnan() & other.isnan())
-    return (one - other).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0)
+    if not any(side.is_floating_point() for side in sides):
+        return as_floats(gaps(*sides)).numpy()
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.nan_to_num(np.abs(one - other), nan=math.inf, posinf=math.inf)
+    return np.where(same, 0.0, apart)
 
 
 def _thinned(shape: Sequence[int]) -> tuple[slice, ...]:
@@ -112,30 +117,29 @@ def _thinned(shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(None, None, step) for step in steps)
 
 
-def _histogram(side: torch.Tensor, low: float, high: float) -> tuple[int, ...]:
+def _histogram(finite: Array, low: float, high: float) -> tuple[int, ...]:
     """Finite elements in equal parts of the range; all in the first where it has no width, or one beyond float64."""
-    finite = side[side.isfinite()]
-    width = high - low
+    width = float(high) - float(low)
     if not 0 < width < math.inf:
-        return (finite.numel(), *[0] * (_BINS - 1))
-    parts = ((finite - low) / width * _BINS).long().clamp(0, _BINS - 1)
-    return tuple(parts.bincount(minlength=_BINS).tolist())
+        return (finite.size, *[0] * (_BINS - 1))
+    parts = ((finite - low) / width * _BINS).astype(int).clip(0, _BINS - 1)
+    return tuple(np.bincount(parts, minlength=_BINS).tolist())
 
 
-def _powers(gap: torch.Tensor) -> tuple[tuple[int, int], ...]:
-    apart = gap[(gap > 0) & gap.isfinite()]
-    powers, counts = apart.log10().floor().clamp(*_POWERS).long().unique(return_counts=True)
+def _powers(gap: Array) -> tuple[tuple[int, int], ...]:
+    apart = gap[(gap > 0) & np.isfinite(gap)]
+    powers, counts = np.unique(np.floor(np.log10(apart)).clip(*_POWERS).astype(int), return_counts=True)
     return tuple(zip(powers.tolist(), counts.tolist(), strict=True))
 
 
-def _furthest(gap: torch.Tensor, steps: Sequence[slice]) -> list[tuple[int, ...]]:
+def _furthest(gap: Array, steps: Sequence[slice]) -> list[tuple[int, ...]]:
     """The places of the largest gaps, in the tensor that was thinned out."""
-    flat = gap.flatten()
-    found = flat.sort(descending=True, stable=True).indices[:_WORST]
-    found = found[flat[found] > 0]
-    with gap.device:
-        places = torch.stack(torch.unravel_index(found, gap.shape), 1) if gap.dim() else torch.zeros(len(found), 0)
-    return [tuple(int(i) * s.step for i, s in zip(place, steps, strict=True)) for place in places.tolist()]
+    flat = gap.ravel()
+    least = np.partition(flat, -_WORST)[-_WORST] if flat.size > _WORST else 0.0
+    far = np.flatnonzero((flat >= least) & (flat > 0))
+    found = far[np.argsort(-flat[far], kind="stable")][:_WORST]
+    places = zip(*np.unravel_index(found, gap.shape), strict=True) if gap.ndim else [()] * len(found)
+    return [tuple(int(i) * s.step for i, s in zip(place, steps, strict=True)) for place in places]
 
 
 def _element(index: tuple[int, ...], expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | None) -> Element:
@@ -147,9 +151,9 @@ def _at(tensor: torch.Tensor, index: tuple[int, ...]) -> Number:
     return int(number) if isinstance(number, bool) else number
 
 
-def _along(gap: torch.Tensor, dimension: int) -> tuple[float, ...]:
-    line = gap.movedim(dimension, 0).flatten(1).amax(1) if gap.dim() > 1 else gap
-    return tuple(part.max().item() for part in line.tensor_split(min(_PARTS, len(line))))
+def _along(gap: Array, dimension: int) -> tuple[float, ...]:
+    line = gap.max(tuple(other for other in range(gap.ndim) if other != dimension))
+    return tuple(float(part.max()) for part in np.array_split(line, min(_PARTS, len(line))))
 
 
 def _told(number: Number | None) -> Number | str | None:
