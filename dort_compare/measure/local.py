@@ -16,7 +16,7 @@ from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.sensitivity import InFloat64, of_operands, sensitivity, underflow
 from dort_compare.measure.small_parts import small_parts
 from dort_compare.measure.terms import terms
-from dort_compare.measure.ties import is_a_tie
+from dort_compare.measure.ties import is_a_tie, is_another_order
 from dort_compare.trace import Replay
 
 _TORCH_MAY = 8.0
@@ -61,6 +61,8 @@ def local_error(
     """
     if whole.finding or whole.max_abs is None:
         return _of_finding(replay, node, expected, value, whole)
+    if not whole.equal and is_another_order(node, expected, value):
+        return LocalError(Distance.of_equal(whole.numel, whole.scale or 0), 0.0, is_noise=True)
     if not expected.is_floating_point():
         is_open = (
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)

@@ -1,4 +1,4 @@
-"""Indices of equal elements: torch's sorts leave open which of them comes first."""
+"""Orders that torch leaves open: which of equal elements a sort puts first, and what ``topk`` chooses unsorted."""
 
 from __future__ import annotations
 
@@ -8,33 +8,50 @@ import torch
 from torch import fx
 
 from dort_compare.trace import Replay
-from dort_compare.trace.ties import keeps_dim, sorted_dim
+from dort_compare.trace.ties import is_unsorted, keeps_dim, sorted_dim
+
+
+def is_another_order(node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether both are the same elements, chosen by a call that may return them in any order."""
+    call, position = _result_of(node)
+    dim = None if call is None or position != 0 or not is_unsorted(call) else sorted_dim(call)
+    return dim is not None and expected.ndim > 0 and _are_equal(*(x.sort(dim).values for x in (expected, value)))
 
 
 def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether both tensors of indices pick equal elements, each place at most once."""
+    """Whether two tensors of indices pick equal elements, each place at most once, in one order unless it is open."""
     found = _sorted_operand(replay, node)
     if found is None:
         return False
-    x, dim, drops_dim = found
+    x, call, dim, drops_dim = found
     both = [indices.unsqueeze(dim) if drops_dim else indices for indices in (expected, value)]
     if not x.ndim or any(((i < 0) | (i >= x.shape[dim])).any() for i in both):
         return False
-    theirs, ours = (x.gather(dim, indices).double() for indices in both)
+    picked = [x.gather(dim, indices) for indices in both]
+    if is_unsorted(call):
+        picked = [each.sort(dim).values for each in picked]
     ordered = both[1].sort(dim).values
     is_unique = not (ordered.diff(dim=dim) == 0).any()
-    return bool(is_unique) and torch.allclose(theirs, ours, rtol=0, atol=0, equal_nan=True)
+    return bool(is_unique) and _are_equal(*picked)
 
 
-def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, int, bool] | None:
-    """What was sorted, along which dimension, and whether the result lacks that one; None for any other node."""
-    if node.target is not operator.getitem:
-        return None
-    call, position = node.args
-    if not isinstance(call, fx.Node) or position != 1:
-        return None
-    dim = sorted_dim(call)
-    if dim is None:
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one.double(), other.double(), rtol=0, atol=0, equal_nan=True)
+
+
+def _result_of(node: fx.Node) -> tuple[fx.Node | None, int]:
+    """The call that a node takes a result of, and which one; None for any other node."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+        return None, 0
+    return node.args[0], node.args[1]  # type: ignore[return-value]
+
+
+def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, fx.Node, int, bool] | None:
+    """What was sorted, by which call, along which dimension, and whether the result lacks that one; None for a node
+    that is no tensor of indices."""
+    call, position = _result_of(node)
+    dim = None if call is None or position != 1 else sorted_dim(call)
+    if call is None or dim is None:
         return None
     x = replay.operand(call, 0)
-    return None if x is None else (x, dim, not keeps_dim(call) and node.meta["val"].ndim < x.ndim)
+    return None if x is None else (x, call, dim, not keeps_dim(call) and node.meta["val"].ndim < x.ndim)

@@ -15,7 +15,7 @@ from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
-from dort_compare.trace.ties import in_reverse, sorted_dim
+from dort_compare.trace.ties import in_reverse, is_unsorted, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import is_view
 
@@ -38,8 +38,9 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     in float32 moves by up to eight roundings, for other kernels add up in another order; its operands move by one
     first, for what is left where terms cancel is as coarse as they are. Those of a gradient, which often nearly
     cancels, move only where it is exactly zero, as that of attention to one token is. Sorts meet equal elements in
-    reverse. An op that works element by element rounds what its definition goes through, too: 1 + tanh(x), in gelu, is
-    nearly 0 where x is -4. Random ops draw what they draw unshaken.
+    reverse, and what is chosen unsorted comes in an order by chance. An op that works element by element rounds what
+    its definition goes through, too: 1 + tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw
+    unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
@@ -85,7 +86,8 @@ class _Shaken(Watched):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         dim = sorted_dim(self.node)
         if dim is not None:
-            return in_reverse(target, dim, args, kwargs)
+            found = in_reverse(target, dim, args, kwargs)
+            return self._in_any_order(found, dim) if is_unsorted(self.node) else found
         if not _rounds(self.node):
             return super().call_function(target, args, kwargs)
         try:
@@ -99,6 +101,12 @@ class _Shaken(Watched):
         values = again(target, args, kwargs, values, traced)
         moved = [self._rounded(value, like, width) for value, like in zip(values, traced, strict=True)]
         return pytree.tree_unflatten(moved, form)
+
+    def _in_any_order(self, found: tuple[torch.Tensor, ...], dim: int) -> tuple[torch.Tensor, ...]:
+        """What was chosen unsorted, in an order by chance."""
+        like = found[0]
+        places = torch.rand(like.shape, generator=self.chance.generator, device="cpu").to(like.device)
+        return tuple(each.gather(dim, places.argsort(dim)) if each.ndim else each for each in found)
 
     def _cancelled(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
         """The ``exact`` results of an op that combines elements, with what the roundings of its operands make of them:

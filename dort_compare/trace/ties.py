@@ -1,4 +1,4 @@
-"""Sorts of equal elements, whose order torch leaves open."""
+"""Orders that torch leaves open: of equal elements in sorts, and of all that is chosen without being sorted."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def sorted_dim(node: fx.Node) -> int | None:
         return None
     dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else -1)
     return dim if isinstance(dim, int) else None
+
+
+def is_unsorted(node: fx.Node) -> bool:
+    """Whether a call returns what it chooses in an order that torch leaves open: ``topk(..., sorted=False)``."""
+    if node.target is not aten.topk.default:
+        return False
+    return not node.kwargs.get("sorted", node.args[4] if len(node.args) > 4 else True)
 
 
 def keeps_dim(node: fx.Node) -> bool:

@@ -420,6 +420,48 @@ def test_the_order_of_equal_elements_is_open(indices):
     assert not [row for row in report.rows if row.status == "diverges"], str(report)
 
 
+UNSORTED = [(8, 3), (64, 8), (300, 100)]
+
+
+def routed(n: int, k: int) -> Any:
+    """A mixture of ``n`` experts of which each token chooses ``k``, as DeepSeek V3 does, and the scores themselves."""
+
+    def function(x: Tensor, w: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        scores, experts = x.sigmoid().topk(k, sorted=False)
+        return torch.einsum("tk,tkd->td", scores, w[experts]), counts.topk(2, sorted=False)[0].sum(-1)
+
+    torch.manual_seed(0)
+    inputs = (torch.randn(5, n).requires_grad_(), torch.randn(n, 4).requires_grad_(), torch.randint(9, (5, n)))
+    return dort_compare.compare(Of(function), inputs, backward=True)
+
+
+@pytest.mark.parametrize(("n", "k"), UNSORTED)
+def test_the_order_of_what_is_chosen_unsorted_is_open(n, k):
+    report = routed(n, k)
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize(("n", "k"), UNSORTED)
+def test_what_is_chosen_unsorted_may_be_returned(n, k):
+    torch.manual_seed(0)
+    report = dort_compare.compare(
+        Of(lambda x: x.topk(k, sorted=False)), (torch.randn(5, n).requires_grad_(),), backward=True
+    )
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize(("n", "k"), UNSORTED)
+def test_what_is_chosen_is_not(monkeypatch, n, k):
+    original = registered()[aten.topk.default]
+
+    def lowest(op: Any, x: Any, k: int, dim: int = -1, largest: bool = True, *more: Any, **others: Any) -> Any:
+        return original(op, x, k, dim, not largest, *more, **others)
+
+    monkeypatch.setitem(registry._TABLE, aten.topk.default, lowest)
+    report = routed(n, k)
+    assert {cause.target for cause in report.causes} == {"aten.topk.default"}
+
+
 def test_a_wrong_order_is_not(monkeypatch):
     original = registered()[aten.sort.default]
 
