@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
 
 from dort_compare.scalars import is_number
 
@@ -80,6 +82,13 @@ def history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
             steps.add(each)
             waiting.extend(each.all_input_nodes)
     return steps, list(sources)
+
+
+def memories(nodes: Iterable[fx.Node]) -> set[StorageWeakRef]:
+    """The memory of the tensors that were traced for nodes; those of a view, and of what it is a view of, are one."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in nodes])
+    tensors = (value for value in values if isinstance(value, torch.Tensor) and torch._C._has_storage(value))
+    return {StorageWeakRef(tensor.untyped_storage()) for tensor in tensors}
 
 
 def _is_step(node: fx.Node) -> bool:

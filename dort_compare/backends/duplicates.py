@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.node import map_aggregate
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _pytree as pytree
 
 from dort_compare.backends.calls import has_effect
+from dort_compare.views import memories
 
 MERGED = "merged_calls"
 """The key in a node's ``meta`` under which that of every call that was merged into it is kept."""
@@ -26,13 +25,13 @@ def merge_duplicates(graph: fx.Graph) -> None:
     Torch's own pass takes -0.0 for 0.0, and loads all of inductor. Results that share no memory in eager stay apart, as
     do draws, sizes that only a run knows, what a write lies between, and operators that torch knows nothing about.
     """
-    returned = set(_memories(graph.output_node().all_input_nodes))
+    returned = memories(graph.output_node().all_input_nodes)
     made: dict[Hashable, fx.Node] = {}
     for place, node in enumerate([*graph.nodes]):
         node.meta[PLACE] = place
         if _writes(node):
             made.clear()
-        elif _gives_the_same_again(node) and returned.isdisjoint(_memories([node])):
+        elif _gives_the_same_again(node) and returned.isdisjoint(memories([node])):
             first = made.setdefault(_call(node), node)
             if first is not node:
                 first.meta.setdefault(MERGED, []).extend([node.meta, *node.meta.get(MERGED, ())])
@@ -48,12 +47,6 @@ def _writes(node: fx.Node) -> bool:
 def _gives_the_same_again(node: fx.Node) -> bool:
     is_pythons = node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase)
     return (is_pythons or not has_effect(node)) and not node.is_impure() and not node.meta.get("unbacked_bindings")
-
-
-def _memories(nodes: Iterable[fx.Node]) -> Iterable[StorageWeakRef]:
-    values = pytree.tree_leaves([node.meta.get("val") for node in nodes])
-    tensors = (value for value in values if isinstance(value, torch.Tensor) and torch._C._has_storage(value))
-    return (StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)
 
 
 def _call(node: fx.Node) -> Hashable:

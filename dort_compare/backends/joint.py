@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
+from dort_compare.views import memories
 
 aten = torch.ops.aten
 
@@ -28,8 +29,10 @@ def row_sums_of_outputs(graph: fx.Graph) -> None:
 
     Where ``O = P @ V`` and ``dP = dO @ V'``, the sums of ``P * dP`` over a row are those of ``dO * O``, as many times
     smaller as a head is narrower than there are keys (Dao et al., FlashAttention, 2022, appendix B.2). In half
-    precision torch's kernel rounds once, and what stands here would at each step: there it stays.
+    precision torch's kernel rounds once, and what stands here would at each step: there it stays. So it does where
+    ``O`` is returned: the caller may write to it, for eager does not read it again.
     """
+    returned = memories(graph.output_node().all_input_nodes)
     for node in graph.find_nodes(op="call_function", target=aten._softmax_backward_data.default):
         grad, probabilities, dim, dtype = node.args
         product, result = _source(grad), node.meta["val"]
@@ -37,7 +40,8 @@ def row_sums_of_outputs(graph: fx.Graph) -> None:
         if is_rounded_once or not _is_product(product) or dim not in (-1, result.ndim - 1):
             continue
         attended = _attended(product, _source(probabilities))
-        if attended is not None and attended.meta["val"].dtype == dtype:
+        is_ours = attended is not None and returned.isdisjoint(memories([attended]))
+        if attended is not None and is_ours and attended.meta["val"].dtype == dtype:
             _replace(graph, node, product, attended)
 
 

@@ -10,6 +10,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch import fx
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from dort_compare.backends.again import compute_again
 from dort_compare.backends.apart import gradients_apart
@@ -19,7 +20,7 @@ from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.backends.fills import fill_apart
 from dort_compare.backends.joint import row_sums_of_outputs
 from dort_compare.randomness import draws
-from dort_compare.views import history
+from dort_compare.views import history, memories
 
 
 def partition(
@@ -28,8 +29,8 @@ def partition(
     """Torch's partitioner, which honours activation checkpointing; inductor and aot_eager use it too.
 
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
-    partitioner saves it, or a view of it, for the backward graph, which is to have it as it was, a copy is saved. What
-    the backward pass draws is not drawn before, and the gradients that it returns share no memory.
+    partitioner saves it, or another view of its memory, for the backward graph, which is to have it as it was, a copy
+    is saved. What the backward pass draws is not drawn before, and the gradients that it returns share no memory.
     """
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
@@ -41,7 +42,7 @@ def partition(
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
     written, output = _written(forward.graph, told[:num_fwd_outputs]), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
-    shared = [node for node in dict.fromkeys(saved) if _shares(node, written)]
+    shared = [node for node in dict.fromkeys(saved) if _shares(node, memories(written))]
     if shared:
         with forward.graph.inserting_before(output):
             copies = {node: add_call(forward.graph, node, torch.ops.aten.clone.default, node) for node in shared}
@@ -69,7 +70,7 @@ def _written(graph: fx.Graph, told: Sequence[Any]) -> set[fx.Node]:
     return {node for node in graph.find_nodes(op="placeholder") if node.meta.get("desc") in written}
 
 
-def _shares(node: Any, written: set[fx.Node]) -> bool:
-    """Whether a saved value is one of ``written`` or a view of it."""
+def _shares(node: Any, written: set[StorageWeakRef]) -> bool:
+    """Whether a saved value lies in memory that is ``written``, or is a view of what does."""
     is_tensor = isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
-    return is_tensor and not written.isdisjoint(history(node)[1])
+    return is_tensor and not written.isdisjoint(memories([node, *history(node)[1]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -29,7 +30,9 @@ class Outputs:
             for name, output in signature.computed.items()
             if output.dtype is None or output.order is not None
         ]
-        self._made = [_maker(output, places) for output in signature.outputs]
+        bases = Counter(output.view.base.name if output.view and output.view.base else output.name
+                        for output in signature.outputs)  # fmt: skip
+        self._made = [_maker(output, places, bases) for output in signature.outputs]
 
     def __call__(self, arguments: Sequence[Argument], computed: Sequence[torch.Tensor]) -> list[Result]:
         values: list[Result] = [*arguments, *computed]
@@ -41,13 +44,25 @@ class Outputs:
         return [make(values) for make in self._made]
 
 
-def _maker(output: GraphOutput, places: Mapping[str, int]) -> Callable[[Sequence[Result]], Result]:
+def _maker(
+    output: GraphOutput, places: Mapping[str, int], shared: Mapping[str | None, int]
+) -> Callable[[Sequence[Result]], Result]:
+    """Makes an output of the values at their places. What nothing else shows, and so nobody can tell from a tensor of
+    its own, is none for autograd either, which forbids to write in a view that it has not made itself: AOTAutograd
+    knows nothing of one that a decomposition makes, as that of ``stack``.
+    """
     if output.name is None:
         return lambda _: output.constant
     if output.view is None:
         return operator.itemgetter(places[output.name])
     make, operands = output.view.make, [places[name] for name in output.view.operands]
+    if output.view.base is not None and shared[output.view.base.name] == 1:
+        return lambda values: _unviewed(make(*(values[place] for place in operands)))
     return lambda values: make(*(values[place] for place in operands))
+
+
+def _unviewed(view: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten._unsafe_view.default(view, view.shape)
 
 
 def _as_traced(value: Result, output: GraphOutput) -> Result:

@@ -14,17 +14,21 @@ Function = Callable[[Tensor, Tensor, Tensor], Tensor]
 GRADIENT = torch.ops.aten._softmax_backward_data.default
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def handed_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(q @ k.mT / 2, -1) @ v
 
 
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return handed_out(q, k, v).sin()
+
+
 def of_one_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(torch.bmm(q[0], k[0].mT), 2) @ v[0]
+    return (torch.softmax(torch.bmm(q[0], k[0].mT), 2) @ v[0]).sin()
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     hidden = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
-    return torch.softmax((q @ k.mT).masked_fill(hidden, -torch.inf), -1) @ v
+    return torch.softmax((q @ k.mT).masked_fill(hidden, -torch.inf), -1) @ v + 1
 
 
 def of_the_same_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -32,7 +36,7 @@ def of_the_same_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def of_groups(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(q @ k[:, :1].mT, -1) @ v[:, :1]
+    return 2 * (torch.softmax(q @ k[:, :1].mT, -1) @ v[:, :1])
 
 
 def thinned(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -95,12 +99,26 @@ def test_row_sums_are_those_of_outputs(function: Function, dynamic: bool | None)
     assert_near(found, gradients(function, torch.float64))
 
 
-@pytest.mark.parametrize("function", [thinned, twice, returned, of_columns, transposed, from_the_left, raised])
+@pytest.mark.parametrize(
+    "function", [handed_out, thinned, twice, returned, of_columns, transposed, from_the_left, raised]
+)
 def test_other_gradients_stay_what_they_are(function: Function) -> None:
     backend = DebugBackend(rewrites=True)
     found = gradients(torch.compile(function, backend=backend), torch.float32)
     assert softmax_gradients(backend) == 1
     assert_near(found, gradients(function, torch.float64))
+
+
+@pytest.mark.parametrize("show", [lambda y: y, lambda y: y.mT, lambda y: y[:, 0]], ids=["whole", "transposed", "part"])
+def test_what_is_handed_out_may_be_written(show: Callable[[Tensor], Tensor]) -> None:
+    found = []
+    for compiler in ("eager", "dort"):
+        torch._dynamo.reset()
+        inputs = operands()
+        y = torch.compile(lambda q, k, v: show(handed_out(q, k, v)), backend=compiler)(*inputs)
+        y += 1
+        found.append(torch.autograd.grad(y.square().sum(), inputs))
+    torch.testing.assert_close(found[1], found[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -122,6 +122,20 @@ def test_a_buffer_is_written_beside_dropout_that_is_computed_again() -> None:
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
+def test_a_neighbour_in_the_memory_of_what_is_written() -> None:
+    def function(x: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
+        neighbour.add_(1)
+        return x * weight + (x.t() @ weight).sum()
+
+    found = []
+    for compiler in ("eager", "dort"):
+        torch._dynamo.reset()
+        both, weight = torch.arange(24.0).view(8, 3), torch.ones(4, 3, requires_grad=True)
+        torch.compile(function, backend=compiler)(both[:4], both[4:], weight).square().sum().backward()
+        found.append((weight.grad, both))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_they_are_compared() -> None:
     torch.manual_seed(0)
     report = compare(Adversaries(), (torch.randn(4, 3), torch.randn(4, 6)), backward=True)
