@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir.tensor_adapters import to_torch_dtype
 from torch import fx
 
-from dort_compare.align.adopted import adopted
+from dort_compare.align.adopted import adopted, typed
 from dort_compare.align.graph_outputs import places
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
@@ -202,7 +202,7 @@ def dumped_run(
     graph_module = graph.graph_module(find_target, device)
     inputs = graph.inputs(graph_module)
     with _running(_title(graph, model)):
-        chosen = own if model is None else adopted(own, in_order(read_model(model, beside=True)))
+        chosen = typed(own) if model is None else adopted(own, in_order(read_model(model, beside=True)))
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
         _refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
         _refuse_other_order(graph_module, chosen, model or graph.file("onnx"))

@@ -637,3 +637,23 @@ def test_a_graph_that_onnx_runtime_fails_on_is_named(tmp_path: Path, capsys: pyt
         err = capsys.readouterr().err
         assert f"graph model_0 of {tmp_path / 'dump'} cannot be run: ONNX Runtime failed" in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("op_type", "target"), [("Gather", "t"), ("Sin", "addmm")])
+def test_a_node_that_somebody_has_added_to_a_dump_in_bfloat16(tmp_path: Path, op_type: str, target: str) -> None:
+    """What it reads is not declared; what it makes needs casts, as that of the node before has them."""
+    module, args, kwargs = CASES["mixed"]()
+    compare(module, args, **kwargs, dump=tmp_path)
+    model = onnx.load(tmp_path / "model_0.onnx")
+    i, maker = next((i, node) for i, node in enumerate(model.graph.node) if target in node.output)
+    maker.output[0] = f"{target}_before"
+    places = onnx.numpy_helper.from_array(torch.tensor([1, 0, 2]).numpy(), "places")
+    model.graph.initializer.append(places)
+    reads = [maker.output[0], places.name] if op_type == "Gather" else [maker.output[0]]
+    node = onnx.helper.make_node(op_type, reads, [target], name="added")
+    node.metadata_props.extend(maker.metadata_props)
+    model.graph.node.insert(i + 1, node)
+    onnx.save(model, tmp_path / "model_0.onnx")
+    report = check(tmp_path)
+    assert report.first_divergence is not None
+    assert report.first_divergence.fx_node == target

@@ -21,9 +21,9 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a constant is made
     by a node.
     """
-    model = _typed(with_constants_made(other, own))
+    model = typed(with_constants_made(other, own))
     computed = {name for node in model.graph.node for name in node.output if name}
-    ours, theirs = _dtypes(_typed(own)), _dtypes(model)
+    ours, theirs = _dtypes(typed(own)), _dtypes(model)
     _forget_other_dtypes(
         model, {fx_node: ours.get(value.name) for fx_node, value in values_of_fx_nodes(own).items()}, theirs
     )
@@ -71,7 +71,7 @@ def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[s
     return {a: b for a, b in zip(ours, theirs, strict=True) if a not in theirs and b not in ours}
 
 
-def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
+def typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of the model with the types that can be inferred."""
     with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
         return onnx.shape_inference.infer_shapes(model)

@@ -11,6 +11,9 @@ from dort_compare.measure.metrics import BLOCK, Number, deviation
 _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 
+_ABOUT_AS_LARGE = 16.0
+_FAR_LARGER = 1024.0
+
 
 def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
     """Whether a tensor whose largest element is ``scale`` holds numbers that stand for infinity."""
@@ -52,3 +55,15 @@ def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tenso
         return same
     gap = (expected.double() - value.double()).abs()
     return same | (extreme & (gap <= rounding(expected.dtype) * expected.double().abs()))
+
+
+def masks_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding; None where nothing is far larger
+    than the rest, or not equal."""
+    size = expected.abs().nan_to_num(0.0, 0.0)
+    large = size * _ABOUT_AS_LARGE > size.max()
+    if size.masked_fill(large, 0).max() * _FAR_LARGER > size.max():
+        return None
+    gap = (expected.double() - value.double()).abs()
+    is_right = gap <= rounding(expected.dtype) * expected.double().abs()
+    return large if bool(is_right[large].all()) else None

@@ -10,10 +10,16 @@ from torch import fx
 
 from dort_compare.measure.edge import is_on_the_edge
 from dort_compare.measure.exact import is_exact, right_elements
-from dort_compare.measure.extremes import but_for_extremes, extremes_of_both, has_same_extremes, may_be_extreme
+from dort_compare.measure.extremes import (
+    but_for_extremes,
+    extremes_of_both,
+    has_same_extremes,
+    masks_of_both,
+    may_be_extreme,
+)
 from dort_compare.measure.floor import growth, rounding_of, rounding_of_sum
 from dort_compare.measure.metrics import Distance, deviation, distance
-from dort_compare.measure.sensitivity import InFloat64, of_operands, sensitivity, underflow
+from dort_compare.measure.sensitivity import InFloat64, of_operands, sensitivity, underflow, wild_elements
 from dort_compare.measure.small_parts import small_parts
 from dort_compare.measure.terms import terms
 from dort_compare.measure.ties import is_a_tie, is_another_order
@@ -21,6 +27,11 @@ from dort_compare.trace import Replay
 
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
+
+_AS_A_MASK = 1024.0
+"""No mask is smaller."""
+_LOOSE = 4.0
+"""A floor of so many times what roundings of the result add is made by what they move."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,31 @@ def local_error(
         of_part = _of_what_is_left(InFloat64(replay, node, ~part), expected, value)
         if not of_part.is_noise:
             return of_part
-    return found
+    masks = masks_of_both(expected, value) if (whole.scale or 0) >= _AS_A_MASK else None
+    calm = found if masks is None else _of_what_is_left(InFloat64(replay, node, masks), expected, value)
+    return _but_for_wild_elements(replay, node, expected, value, calm, masks, allowed)
+
+
+def _but_for_wild_elements(
+    replay: Replay,
+    node: fx.Node,
+    expected: torch.Tensor,
+    value: torch.Tensor,
+    found: LocalError,
+    hidden: torch.Tensor | None,
+    allowed: float,
+) -> LocalError:
+    """``found``, unless it is noise by what roundings move elsewhere in the tensor alone."""
+    left = found
+    while left.is_noise and left.torch_vs_float64 is not None:
+        if left.noise_floor <= _LOOSE * allowed * float(left.distance.scale or 0):
+            break
+        wild = wild_elements(InFloat64(replay, node, hidden), expected.dtype)
+        if wild is None:
+            break
+        hidden = wild if hidden is None else hidden | wild
+        left = _of_what_is_left(InFloat64(replay, node, hidden), expected, value)
+    return found if left.is_noise else left
 
 
 def _of_floats(

@@ -20,6 +20,8 @@ from dort_compare.trace.replay import Change
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+FAR = 16.0
+"""So many times further is far more."""
 _SHAKES = 8
 """How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 
@@ -73,6 +75,31 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     return max(moved, 2 * _moved(of, exact, coarse, samples))
 
 
+def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
+    """Where roundings move the result far more than elsewhere, so that what they move there is no measure for the rest;
+    None where they move all of it about as far.
+
+    A row of attention that a mask hides whole is one: its scores are -1e9, a rounding of which is 64, and its
+    probabilities jump from equal ones to a single one.
+    """
+    exact = of.exact
+    if exact is None or not exact.numel():
+        return None
+    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
+    is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain
+    outside, inside = (
+        _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0)),
+        _shaken_inside(of),
+    )
+    moved = torch.zeros_like(exact)
+    for _ in range(_SHAKES):
+        for result in (of.moved(outside), None if of.replay.is_chain else of.moved_inside(inside)):
+            if result is not None and result.shape == exact.shape:
+                moved = torch.maximum(moved, (result - exact).abs().nan_to_num(0.0, 0.0))
+    wild = moved * FAR >= moved.max()
+    return wild if moved.max() > 0 and not wild.all() and not (moved[~wild] == 0).all() else None
+
+
 def underflow(of: InFloat64) -> float:
     """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
 
@@ -118,10 +145,14 @@ def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int) -> float:
     or of its own finer dtype."""
     if of.replay.is_chain:
         return 0.0
-    generator = torch.Generator().manual_seed(0)
-    computed_in = torch.promote_types(coarsest(list(of.replay.dtypes())) or torch.float32, torch.float32)
-    shaken = functools.partial(shake, precision=computed_in, generator=generator)
+    shaken = _shaken_inside(of)
     return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
+
+
+def _shaken_inside(of: InFloat64) -> Change:
+    """Moves by a rounding to float32, or to the finer dtype that an op computes in."""
+    computed_in = torch.promote_types(coarsest(list(of.replay.dtypes())) or torch.float32, torch.float32)
+    return functools.partial(shake, precision=computed_in, generator=torch.Generator().manual_seed(0))
 
 
 def _samples(of: InFloat64, exact: torch.Tensor) -> int:

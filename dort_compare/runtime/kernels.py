@@ -26,9 +26,10 @@ def with_kernels(model: ir.Model, providers: Sequence[Provider]) -> ir.Model:
     if not any(_touches_bfloat16(node) and not probe.has_kernel(node) for node in model.graph):
         return model
     raised = model.clone()
+    names = _Names(raised.graph)
     for node in list(raised.graph):
         if _touches_bfloat16(node) and not probe.has_kernel(node):
-            _raise(raised.graph, node)
+            _raise(raised.graph, node, names)
     return raised
 
 
@@ -82,34 +83,51 @@ class _Probe:
         return ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString()
 
 
+class _Names:
+    """Names that no value and no node of a graph has: casts may stand in it already."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        made = (value.name for node in graph for value in node.outputs)
+        given = (value.name for value in (*graph.inputs, *graph.initializers.values()))
+        self._taken = {*made, *given, *(node.name for node in graph)}
+
+    def new(self, name: str) -> str:
+        """``name``, longer where it is taken."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
 def _touches_bfloat16(node: ir.Node) -> bool:
     return any(value is not None and value.dtype == _BFLOAT16 for value in (*node.inputs, *node.outputs))
 
 
-def _raise(graph: ir.Graph, node: ir.Node) -> None:
+def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
     metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
     node.metadata_props.update(metadata)
     for i, value in enumerate(node.inputs):
         if value is not None and value.dtype == _BFLOAT16:
             name = f"{node.name}.input{i}"
-            cast = _cast(value, f"{name}.float32", _FLOAT, name, metadata)
+            cast = _cast(value, names.new(f"{name}.float32"), _FLOAT, names.new(name), metadata)
             graph.insert_before(node, cast)
             node.replace_input_with(i, cast.outputs[0])
     for i, value in enumerate(node.outputs):
         if value.dtype == _BFLOAT16:
-            _round_back(graph, node, value, f"{node.name}.output{i}", metadata)
+            cast = _round_back(value, names.new(f"{value.name}.float32"), names.new(f"{node.name}.output{i}"), metadata)
+            graph.insert_after(node, cast)
 
 
-def _round_back(graph: ir.Graph, node: ir.Node, value: ir.Value, node_name: str, metadata: dict[str, str]) -> None:
-    name = str(value.name)
-    cast = _cast(value, name, _BFLOAT16, node_name, metadata)
+def _round_back(value: ir.Value, raised: str, node_name: str, metadata: dict[str, str]) -> ir.Node:
+    """The cast whose result has the name and the readers of ``value``, which goes by ``raised`` from now on."""
+    cast = _cast(value, str(value.name), _BFLOAT16, node_name, metadata)
     rounded = cast.outputs[0]
     rounded.metadata_props.update({**value.metadata_props, provenance.COMPUTED_IN: "float32"})
     value.replace_all_uses_with(rounded, replace_graph_outputs=True)
     cast.replace_input_with(0, value)
-    value.name, value.type = f"{name}.float32", ir.TensorType(_FLOAT)
+    value.name, value.type = raised, ir.TensorType(_FLOAT)
     value.metadata_props.clear()
-    graph.insert_after(node, cast)
+    return cast
 
 
 def _cast(value: ir.Value, name: str, dtype: ir.DataType, node_name: str, metadata: dict[str, str]) -> ir.Node:

@@ -27,16 +27,20 @@ def definition(target: Any) -> Callable[..., Any] | None:
 
 def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """What the definition of an op makes of its arguments in float64, where ``change`` is applied to every floating
-    result on the way; None where torch has no definition."""
+    result on the way; None where torch has no definition, or none for these arguments."""
     function = definition(target)
     if function is None:
         return None
     with Changing(change):
-        return call_in_float64(function, args, kwargs)
+        result = call_in_float64(function, args, kwargs)
+    return None if result is NotImplemented else result
 
 
 class Changing(TorchDispatchMode):
-    """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over."""
+    """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over.
+
+    Whole numbers stay: they are exact, and may be indices, as those of the pixels that `grid_sample` reads.
+    """
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -47,4 +51,7 @@ class Changing(TorchDispatchMode):
         reads = any(map(is_floating_tensor, pytree.tree_leaves(args)))
         if not reads or func.is_view or func._schema.is_mutable or func in _TAKE:
             return result
-        return pytree.tree_map(lambda value: self._change(value) if is_floating_tensor(value) else value, result)
+        return pytree.tree_map(self._changed, result)
+
+    def _changed(self, value: Any) -> Any:
+        return torch.where(value == value.round(), value, self._change(value)) if is_floating_tensor(value) else value

@@ -615,3 +615,76 @@ def test_what_rounding_takes_over_the_largest_number_may_be_finite_or_infinite(d
         assert not has_same_extremes(exact, torch.tensor(sides, dtype=dtype))
     assert not has_same_extremes(exact / 2, torch.tensor([torch.inf, -largest / 2], dtype=dtype))
     assert not has_same_extremes(exact * 2, torch.tensor([largest, -torch.inf], dtype=dtype))
+
+
+# What roundings move, or masks leave, in one place is no measure for the rest.
+
+
+LOW = torch.finfo(torch.float32).min
+PADDED = torch.tensor([[1] * 6, [0, 0, 1, 1, 1, 1]]).bool()[:, None, :] & torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def hidden(low: float) -> Tensor:
+    """The mask of two sequences, of which the second begins with padding: its first rows are hidden whole."""
+    return torch.zeros(2, 6, 6).masked_fill(~PADDED, low)
+
+
+def of_mask(x: Tensor, mask: Tensor) -> Tensor:
+    return ((x @ x.mT) / 4 + mask).softmax(-1) @ x
+
+
+def fused(x: Tensor, mask: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], attn_mask=mask[:, None])
+
+
+def of_choices(x: Tensor, mask: Tensor) -> Tensor:
+    return (x + mask).log_softmax(-1)[..., :2]
+
+
+def one_constant(dim: int) -> Tensor:
+    x = torch.randn(6, 16)
+    x.select(dim, 2).fill_(1000.1)
+    return x
+
+
+ATTENTION, PROBABILITIES = aten._scaled_dot_product_flash_attention_for_cpu.default, aten._softmax.default
+ONE_PLACE: dict[str, tuple[Any, Callable[..., Tensor], Callable[[], tuple[Tensor, ...]]]] = {
+    "a row hidden by the lowest number": (PROBABILITIES, of_mask, lambda: (torch.randn(2, 6, 16), hidden(LOW))),
+    "a row hidden by -1e9": (PROBABILITIES, of_mask, lambda: (torch.randn(2, 6, 16), hidden(-1e9))),
+    "a row hidden in fused attention": (ATTENTION, fused, lambda: (torch.randn(2, 6, 16), hidden(LOW))),
+    "choices hidden by -1e9": (
+        aten._log_softmax.default, of_choices, lambda: (torch.randn(4, 8), torch.tensor([0.0] * 5 + [-1e9] * 3)),
+    ),
+    "a constant row": (aten.native_layer_norm.default, lambda x: F.layer_norm(x, (16,)), lambda: (one_constant(0),)),
+    "a constant channel": (
+        aten._native_batch_norm_legit.no_stats, lambda x: F.batch_norm(x, None, None, training=True),
+        lambda: (one_constant(1),),
+    ),
+    "pixels between others": (
+        aten.grid_sampler_2d.default, lambda x, at: F.grid_sample(x, at, align_corners=False),
+        lambda: (torch.randn(1, 3, 6, 6), torch.randn(1, 4, 4, 2)),
+    ),
+    "an op without a definition for it": (
+        aten.adaptive_max_pool2d.default, lambda x: F.adaptive_max_pool2d(x, (3, 5)),
+        lambda: (torch.randn(1, 3, 8, 8),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ONE_PLACE)
+def test_one_place_is_no_measure_for_the_rest(case, monkeypatch):
+    target, function, inputs = ONE_PLACE[case]
+    torch.manual_seed(0)
+    given = inputs()
+    assert dort_compare.compare(Of(function), given).verdict == "agree"
+    original = registered()[target]
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(op, *args, **kwargs)
+        first, *others = found if isinstance(found, tuple) else (found,)
+        moved = op.Add(first, op.const(0.01, torch.float32))
+        return (moved, *others) if others else moved
+
+    monkeypatch.setitem(registry._TABLE, target, wrong)
+    report = dort_compare.compare(Of(function), given)
+    assert {cause.target for cause in report.causes} == {str(target)}, str(report)
