@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dort_compare.measure.blocks import blocks, finite_extent
-from dort_compare.measure.floor import rounding
+from dort_compare.measure.floor import rounding, rounding_of
 from dort_compare.measure.metrics import BLOCK, Number, deviation
 
 _EXTREME = 0.25
@@ -58,12 +58,17 @@ def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tenso
 
 
 def masks_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
-    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding; None where nothing is far larger
-    than the rest, or not equal."""
+    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding.
+
+    None where nothing is far larger than the rest, where it is not equal, or where the rest lies no further apart than
+    roundings of its own size.
+    """
     size = expected.abs().nan_to_num(0.0, 0.0)
     large = size * _ABOUT_AS_LARGE > size.max()
-    if size.masked_fill(large, 0).max() * _FAR_LARGER > size.max():
+    rest = size.masked_fill(large, 0).max()
+    if rest * _FAR_LARGER > size.max():
         return None
-    gap = (expected.double() - value.double()).abs()
+    gap = (expected.double() - value.double()).abs().nan_to_num(0.0, 0.0)
     is_right = gap <= rounding(expected.dtype) * expected.double().abs()
-    return large if bool(is_right[large].all()) else None
+    is_apart = gap.masked_fill(large, 0).max().item() > rounding_of(expected.dtype, rest.item())
+    return large if is_apart and bool(is_right[large].all()) else None

@@ -14,14 +14,13 @@ from dort_compare.dtypes import HALF
 from dort_compare.measure.floor import MANY, coarsest, growth, smallest_normal
 from dort_compare.measure.metrics import deviation
 from dort_compare.measure.shake import shake
+from dort_compare.measure.small_parts import FAR
 from dort_compare.trace import Replay
 from dort_compare.trace.replay import Change
 
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
-FAR = 16.0
-"""So many times further is far more."""
 _SHAKES = 8
 """How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 
@@ -87,10 +86,8 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
         return None
     coarse = coarsest(list(of.replay.dtypes())) or torch.float32
     is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain
-    outside, inside = (
-        _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0)),
-        _shaken_inside(of),
-    )
+    outside = _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0))
+    inside = _shaken_inside(of)
     moved = torch.zeros_like(exact)
     for _ in range(_SHAKES):
         for result in (of.moved(outside), None if of.replay.is_chain else of.moved_inside(inside)):
