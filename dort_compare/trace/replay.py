@@ -141,7 +141,8 @@ class Replay:
             raise _UnknownError(node.name)
         value = self._values[node.name]
         if self._change and is_floating_tensor(value):
-            return self._change(value)
+            self._made[node.name] = value = self._change(value)  # one that is read twice is the same in both places
+            return value
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
 

@@ -647,6 +647,11 @@ def one_constant(dim: int) -> Tensor:
     return x
 
 
+def distances_of(x: Tensor) -> Tensor:
+    y = x.sin()
+    return torch.cdist(y, y, p=1.0)
+
+
 ATTENTION, PROBABILITIES = aten._scaled_dot_product_flash_attention_for_cpu.default, aten._softmax.default
 ONE_PLACE: dict[str, tuple[Any, Callable[..., Tensor], Callable[[], tuple[Tensor, ...]]]] = {
     "a row hidden by the lowest number": (PROBABILITIES, of_mask, lambda: (torch.randn(2, 6, 16), hidden(LOW))),
@@ -664,6 +669,7 @@ ONE_PLACE: dict[str, tuple[Any, Callable[..., Tensor], Callable[[], tuple[Tensor
         aten.grid_sampler_2d.default, lambda x, at: F.grid_sample(x, at, align_corners=False),
         lambda: (torch.randn(1, 3, 6, 6), torch.randn(1, 4, 4, 2)),
     ),
+    "points that coincide": (aten._cdist_backward.default, distances_of, lambda: (torch.randn(4, 8).requires_grad_(),)),
     "an op without a definition for it": (
         aten.adaptive_max_pool2d.default, lambda x: F.adaptive_max_pool2d(x, (3, 5)),
         lambda: (torch.randn(1, 3, 8, 8),),
@@ -676,7 +682,8 @@ def test_one_place_is_no_measure_for_the_rest(case, monkeypatch):
     target, function, inputs = ONE_PLACE[case]
     torch.manual_seed(0)
     given = inputs()
-    assert dort_compare.compare(Of(function), given).verdict == "agree"
+    backward = given[0].requires_grad
+    assert dort_compare.compare(Of(function), given, backward=backward).verdict == "agree"
     original = registered()[target]
 
     def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -686,5 +693,5 @@ def test_one_place_is_no_measure_for_the_rest(case, monkeypatch):
         return (moved, *others) if others else moved
 
     monkeypatch.setitem(registry._TABLE, target, wrong)
-    report = dort_compare.compare(Of(function), given)
+    report = dort_compare.compare(Of(function), given, backward=backward)
     assert {cause.target for cause in report.causes} == {str(target)}, str(report)
