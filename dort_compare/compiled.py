@@ -12,9 +12,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from dort_compare.backends import CompiledGraph
-from dort_compare.errors import DortError, OtherBackendError, one_line
+from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBackendError, UsageError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
-from dort_compare.trace.modules import Call
+from dort_compare.trace.modules import OWN_GRADIENT, Call
 
 
 class Compiled:
@@ -41,10 +41,12 @@ class Compiled:
         return f"torch says: {'. '.join(told[:3])}" if what else ""
 
     def run(self, call: Call) -> Outcome:
-        """The outcome of a call; the first one compiles."""
+        """The outcome of a call, which eager torch has run before; the first one compiles."""
         try:
             with torch._dynamo.config.patch(allow_rnn=True, use_numpy_random_stream=True):
                 return run_module(self._compiled, self._parameters, call, self._buffers)
+        except NothingToDifferentiateError:
+            raise UsageError(OWN_GRADIENT) from None
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None

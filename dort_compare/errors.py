@@ -29,6 +29,10 @@ class UsageError(DortError, ValueError):
     """A wrong argument, option or flag value."""
 
 
+class NothingToDifferentiateError(UsageError):
+    """A backward call of a model of whose outputs none depends on what requires a gradient."""
+
+
 class UnsupportedGraphError(DortError, NotImplementedError):
     """A graph holds something that cannot be expressed in ONNX; ``reason`` is the message without the place."""
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from dort_compare.errors import UsageError
+from dort_compare.errors import NothingToDifferentiateError, UsageError
 from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
@@ -20,12 +20,15 @@ from dort_compare.trace.trees import named_leaves
 
 Loss = Callable[[Any], torch.Tensor]
 Buffers = Callable[[], Iterable[tuple[str, torch.Tensor]]]
+OWN_GRADIENT = (
+    "torch.compile cannot differentiate a gradient that the model takes by torch.autograd.grad(..., "
+    "create_graph=True); take it by torch.func.grad"
+)
 _REFUSALS = {
     "use_reentrant=True": "checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False",
     "Inference tensors cannot be saved": "what was made in torch.inference_mode() cannot be differentiated; give "
     "a clone of it, made outside",
-    "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
-    "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
+    "not currently support double backward": OWN_GRADIENT,
     "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
     "of another tensor; give a clone of it",
 }
@@ -130,7 +133,9 @@ def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[
         found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
     gradients = {name: _dense(gradient) for name, gradient in zip(sources, found, strict=False) if gradient is not None}
     if not gradients:
-        raise UsageError("backward=True, but no output depends on a parameter or argument that requires grad")
+        raise NothingToDifferentiateError(
+            "backward=True, but no output depends on a parameter or argument that requires grad"
+        )
     return gradients
 
 
