@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBackendError, UsageError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
-from dort_compare.trace.modules import OWN_GRADIENT, Call
+from dort_compare.trace.modules import Call
 
 
 class Compiled:
@@ -46,7 +46,10 @@ class Compiled:
             with torch._dynamo.config.patch(allow_rnn=True, use_numpy_random_stream=True):
                 return run_module(self._compiled, self._parameters, call, self._buffers)
         except NothingToDifferentiateError:
-            raise UsageError(OWN_GRADIENT) from None
+            raise UsageError(
+                "eager has gradients, the compiled model has none: it returns what requires no grad there; if it takes "
+                "a gradient itself by torch.autograd.grad(..., create_graph=True), take that by torch.func.grad"
+            ) from None
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None

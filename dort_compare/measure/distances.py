@@ -17,7 +17,8 @@ class Distance:
     Numbers are in the unit of the tensors and cover the *finite pairs*, where both elements are finite. Over no finite
     pair, deviations are 0 if nothing differs and None otherwise. All are None if the shapes differ. Integers and bools
     (0 and 1) are measured exactly, everything else as in float64: two float64 too far apart for it give inf. Of float32
-    and narrower tensors that lie close together, `mean_abs` and 1 - `cosine` are right to a millionth.
+    and narrower tensors that lie close together, `mean_abs` is right to a millionth, `cosine` to a millionth of
+    |gap|^2 / |expected|^2.
 
     equal      same dtype, shape and elements; NaN equals NaN, 0.0 equals -0.0
     finding    one line for what a number cannot say (dtype, shape, NaN, inf), else None; the device is never a finding.

@@ -7,12 +7,15 @@ import torch
 from dort_compare.measure.blocks import blocks, finite_extent
 from dort_compare.measure.floor import rounding, rounding_of
 from dort_compare.measure.metrics import BLOCK, Number, deviation
+from dort_compare.measure.small_parts import FAR
 
 _EXTREME = 0.25
 """Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 
-_ABOUT_AS_LARGE = 16.0
+_LEAST_MASK = 1024.0
+"""Smaller masks are not looked for."""
 _FAR_LARGER = 1024.0
+"""So many times larger than all others are masks."""
 
 
 def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
@@ -57,16 +60,18 @@ def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tenso
     return same | (extreme & (gap <= rounding(expected.dtype) * expected.double().abs()))
 
 
-def masks_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
-    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding.
+def masks_of_both(expected: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor | None:
+    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding; ``scale`` is the largest element.
 
-    None where nothing is far larger than the rest, where it is not equal, or where the rest lies no further apart than
-    roundings of its own size.
+    These are elements of about that size where all others are 1024 times smaller. None where there are none, where they
+    are not equal, or where the others lie no further apart than roundings of their own size.
     """
+    if scale < _LEAST_MASK:
+        return None
     size = expected.abs().nan_to_num(0.0, 0.0)
-    large = size * _ABOUT_AS_LARGE > size.max()
+    large = size * FAR > scale
     rest = size.masked_fill(large, 0).max()
-    if rest * _FAR_LARGER > size.max():
+    if rest * _FAR_LARGER > scale:
         return None
     gap = (expected.double() - value.double()).abs().nan_to_num(0.0, 0.0)
     is_right = gap <= rounding(expected.dtype) * expected.double().abs()

@@ -28,8 +28,6 @@ from dort_compare.trace import Replay
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
 
-_AS_A_MASK = 1024.0
-"""No mask is smaller."""
 _LOOSE = 4.0
 """A floor of so many times what roundings of the result add is made by what they move."""
 
@@ -82,14 +80,23 @@ def local_error(
     found = _of_floats(replay, node, expected, value, whole)
     if not found.is_noise or whole.equal or _is_right_by_element(replay, node):
         return found
+    return _of_parts(replay, node, expected, value, found)
+
+
+def _of_parts(
+    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, found: LocalError
+) -> LocalError:
+    """The error of a part for which the others are no measure, if it is more than noise; else ``found``, of all."""
     allowed = rounding_of_sum(expected.dtype, 1.0, terms(replay, node, expected))
     for part in small_parts(expected, value, allowed):
         of_part = _of_what_is_left(InFloat64(replay, node, ~part), expected, value)
         if not of_part.is_noise:
             return of_part
-    masks = masks_of_both(expected, value) if (whole.scale or 0) >= _AS_A_MASK else None
-    calm = found if masks is None else _of_what_is_left(InFloat64(replay, node, masks), expected, value)
-    return _but_for_wild_elements(replay, node, expected, value, calm, masks, allowed)
+    masks = masks_of_both(expected, value, float(found.distance.scale or 0))
+    beside = found if masks is None else _of_what_is_left(InFloat64(replay, node, masks), expected, value)
+    if beside.torch_vs_float64 is None:
+        return found
+    return _but_for_wild_elements(replay, node, expected, value, beside, masks, allowed)
 
 
 def _but_for_wild_elements(

@@ -14,7 +14,7 @@ from dort_compare.measure.tally import Tally
 
 __all__ = ["BLOCK", "Distance", "Measured", "Number", "deviation", "distance", "measure"]
 
-BLOCK = 2**17  # elements measured together: half a MiB for each float64 copy of a block
+BLOCK = 2**17  # elements measured together: half a MiB of a block in float32, one in float64
 
 
 @dataclass(frozen=True)

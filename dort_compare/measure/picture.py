@@ -74,7 +74,7 @@ def picture(expected: torch.Tensor, own: torch.Tensor, exact: torch.Tensor | Non
     """The picture of two real tensors of one shape with at least one element; ``at`` is the index of the worst."""
     steps = _thinned(expected.shape)
     sides = [tensor[steps].cpu() for tensor in (expected, own)]
-    one, other = (side.double().numpy() for side in sides)
+    one, other = (side.detach().resolve_neg().double().numpy() for side in sides)
     gap = _gap(sides, one, other)
     finite = [side[np.isfinite(side)] for side in (one, other)]
     known = [side for side in finite if side.size]

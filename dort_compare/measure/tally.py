@@ -50,7 +50,7 @@ class Tally:
 
         A gap of numbers within a factor of two is exact (Sterbenz), any other rounds once; the largest is told in
         float64. The cosine of e and e - d is (1 - a) / sqrt(1 - 2 a + b), with a = <e, d> / <e, e> and
-        b = <d, d> / <e, e>, so that roundings of these show as a share of 1 - cosine alone.
+        b = <d, d> / <e, e>, so that roundings of these add no more than a millionth of b.
         """
         one, other = expected.narrow, got.narrow
         if one is None or other is None or not _USUAL[0] < expected.scale < _USUAL[1]:

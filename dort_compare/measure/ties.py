@@ -12,14 +12,18 @@ from dort_compare.trace.ties import is_unsorted, keeps_dim, sorted_dim
 
 
 def is_another_order(node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether both are the same elements, chosen by a call that may return them in any order."""
+    """Whether ``value`` holds in order what a call chose that may return it in any.
+
+    In order, so that indices which are in order, too, belong to it.
+    """
     call, position = _result_of(node)
     dim = None if call is None or position != 0 or not is_unsorted(call) else sorted_dim(call)
-    return dim is not None and expected.ndim > 0 and _are_equal(*(x.sort(dim).values for x in (expected, value)))
+    return call is not None and dim is not None and _are_equal(_in_order(call, expected, dim), value)
 
 
 def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether two tensors of indices pick equal elements, each place at most once, in one order unless it is open."""
+    """Whether two tensors of indices pick equal elements, each place at most once; ``value`` in order, where it may be
+    in any."""
     found = _sorted_operand(replay, node)
     if found is None:
         return False
@@ -27,12 +31,16 @@ def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch
     both = [indices.unsqueeze(dim) if drops_dim else indices for indices in (expected, value)]
     if not x.ndim or any(((i < 0) | (i >= x.shape[dim])).any() for i in both):
         return False
-    picked = [x.gather(dim, indices) for indices in both]
-    if is_unsorted(call):
-        picked = [each.sort(dim).values for each in picked]
-    ordered = both[1].sort(dim).values
-    is_unique = not (ordered.diff(dim=dim) == 0).any()
-    return bool(is_unique) and _are_equal(*picked)
+    theirs, ours = (x.gather(dim, indices) for indices in both)
+    is_unique = not (both[1].sort(dim).values.diff(dim=dim) == 0).any()
+    is_ordered = is_unsorted(call) and _are_equal(_in_order(call, theirs, dim), ours)
+    return bool(is_unique) and (is_ordered or _are_equal(theirs, ours))
+
+
+def _in_order(call: fx.Node, chosen: torch.Tensor, dim: int) -> torch.Tensor:
+    """What a ``topk`` has chosen as it would return it sorted; NaN counts as the largest."""
+    largest = call.kwargs.get("largest", call.args[3] if len(call.args) > 3 else True)
+    return chosen.sort(dim, descending=bool(largest)).values if chosen.ndim else chosen
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

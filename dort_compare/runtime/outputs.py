@@ -30,9 +30,8 @@ class Outputs:
             for name, output in signature.computed.items()
             if output.dtype is None or output.order is not None
         ]
-        bases = Counter(output.view.base.name if output.view and output.view.base else output.name
-                        for output in signature.outputs)  # fmt: skip
-        self._made = [_maker(output, places, bases) for output in signature.outputs]
+        shows = Counter(map(_computed_for, signature.outputs))
+        self._made = [_maker(output, places, shows) for output in signature.outputs]
 
     def __call__(self, arguments: Sequence[Argument], computed: Sequence[torch.Tensor]) -> list[Result]:
         values: list[Result] = [*arguments, *computed]
@@ -44,19 +43,26 @@ class Outputs:
         return [make(values) for make in self._made]
 
 
+def _computed_for(output: GraphOutput) -> str | None:
+    """The computed value that an output is, or is a view of."""
+    return output.view.base.name if output.view and output.view.base else output.name
+
+
 def _maker(
-    output: GraphOutput, places: Mapping[str, int], shared: Mapping[str | None, int]
+    output: GraphOutput, places: Mapping[str, int], shows: Mapping[str | None, int]
 ) -> Callable[[Sequence[Result]], Result]:
-    """Makes an output of the values at their places. What nothing else shows, and so nobody can tell from a tensor of
-    its own, is none for autograd either, which forbids to write in a view that it has not made itself: AOTAutograd
-    knows nothing of one that a decomposition makes, as that of ``stack``.
+    """Makes an output of the values at their places; ``shows`` counts the outputs, saved activations among them, that
+    show a computed value.
+
+    A view that alone shows it is returned as a plain tensor: autograd forbids to write in views made inside of a custom
+    function, and AOTAutograd knows nothing of those that a decomposition makes, as that of ``stack``.
     """
     if output.name is None:
         return lambda _: output.constant
     if output.view is None:
         return operator.itemgetter(places[output.name])
     make, operands = output.view.make, [places[name] for name in output.view.operands]
-    if output.view.base is not None and shared[output.view.base.name] == 1:
+    if output.view.base is not None and shows[output.view.base.name] == 1:
         return lambda values: _unviewed(make(*(values[place] for place in operands)))
     return lambda values: make(*(values[place] for place in operands))
 

@@ -19,6 +19,9 @@ _MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.def
 _TAKE = {aten.clone.default, aten.copy.default, aten._to_copy.default, aten.where.self, aten.cat.default}
 """Ops that round nothing."""
 
+_WHOLE = 2.0**24
+"""Below it float32 holds every whole number."""
+
 
 def definition(target: Any) -> Callable[..., Any] | None:
     """The function that torch has for an op, of the op's arguments; None where it has none."""
@@ -39,7 +42,8 @@ def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.T
 class Changing(TorchDispatchMode):
     """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over.
 
-    Whole numbers stay: they are exact, and may be indices, as those of the pixels that `grid_sample` reads.
+    Whole numbers stay as long as float32 holds them all: they are exact, and may be indices, as those of the pixels
+    that `grid_sample` reads.
     """
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -54,4 +58,7 @@ class Changing(TorchDispatchMode):
         return pytree.tree_map(self._changed, result)
 
     def _changed(self, value: Any) -> Any:
-        return torch.where(value == value.round(), value, self._change(value)) if is_floating_tensor(value) else value
+        if not is_floating_tensor(value):
+            return value
+        is_whole = (value == value.round()) & (value.abs() < _WHOLE)
+        return torch.where(is_whole, value, self._change(value))

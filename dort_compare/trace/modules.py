@@ -7,34 +7,30 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import NothingToDifferentiateError, UsageError
-from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
 
 Loss = Callable[[Any], torch.Tensor]
 Buffers = Callable[[], Iterable[tuple[str, torch.Tensor]]]
-OWN_GRADIENT = (
-    "torch.compile cannot differentiate a gradient that the model takes by torch.autograd.grad(..., "
-    "create_graph=True); take it by torch.func.grad"
-)
 _REFUSALS = {
     "use_reentrant=True": "checkpoint(..., use_reentrant=True) is not compared; give use_reentrant=False",
     "Inference tensors cannot be saved": "what was made in torch.inference_mode() cannot be differentiated; give "
     "a clone of it, made outside",
-    "not currently support double backward": OWN_GRADIENT,
+    "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
+    "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
     "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
     "of another tensor; give a clone of it",
 }
 """What to do about what torch says of a call or its backward pass."""
-_INT64 = 64
-"""Bits; an integer of so many is none that a tensor holds."""
+_DTYPE_OF = {float: torch.float64, complex: torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -228,12 +224,22 @@ def _tensors(result: Any, within: tuple[int, ...] = ()) -> Iterator[tuple[str, t
     for name, leaf in named_leaves(result):
         if isinstance(leaf, torch.Tensor):
             yield name, leaf
-        elif isinstance(leaf, (bool, int, float)) and (isinstance(leaf, float) or leaf.bit_length() < _INT64):
-            yield name, as_tensor(leaf)
+        elif (number := _as_tensor(leaf)) is not None:
+            yield name, number
         elif is_dataclass(leaf) and not isinstance(leaf, type) and id(leaf) not in within:
             for each in fields(leaf):
                 inner = _tensors(getattr(leaf, each.name, None), (*within, id(leaf)))
                 yield from ((f"{name}.{each.name}{rest}", tensor) for rest, tensor in inner)
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    """A number of Python's or numpy's as a tensor of no dimension, an integer beyond int64 in float64; else None."""
+    number = leaf.item() if isinstance(leaf, np.generic) else leaf
+    if isinstance(number, int) and not -(2**63) <= number < 2**63:
+        number = float(number)
+    if not isinstance(number, (bool, int, float, complex)):
+        return None
+    return torch.tensor(number, dtype=_DTYPE_OF.get(type(number)), device="cpu")
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -450,6 +450,20 @@ def test_what_is_chosen_unsorted_may_be_returned(n, k):
     assert report.verdict == "agree", str(report)
 
 
+@pytest.mark.parametrize("backwards", [0, 1], ids=["values", "indices"])
+def test_what_is_chosen_belongs_to_its_place(monkeypatch, backwards):
+    original = registered()[aten.topk.default]
+
+    def apart(op: Any, x: Any, k: int, *args: Any, **kwargs: Any) -> Any:
+        found = list(original(op, x, k, *args, **kwargs))
+        found[backwards] = op.Gather(found[backwards], op.const([*range(k)][::-1], torch.int64), axis=1)
+        return tuple(found)
+
+    monkeypatch.setitem(registry._TABLE, aten.topk.default, apart)
+    report = routed(64, 8)
+    assert "aten.topk.default" in {cause.target for cause in report.causes}, str(report)
+
+
 @pytest.mark.parametrize(("n", "k"), UNSORTED)
 def test_what_is_chosen_is_not(monkeypatch, n, k):
     original = registered()[aten.topk.default]
@@ -695,3 +709,20 @@ def test_one_place_is_no_measure_for_the_rest(case, monkeypatch):
     monkeypatch.setitem(registry._TABLE, target, wrong)
     report = dort_compare.compare(Of(function), given, backward=backward)
     assert {cause.target for cause in report.causes} == {str(target)}, str(report)
+
+
+def test_whole_numbers_that_float32_does_not_hold_are_rounded():
+    """A product of some 1e9, all but cancelled by a third: its roundings are what is left."""
+    torch.manual_seed(0)
+    a, b = (torch.randint(10000, 90000, (64,)).float() for _ in range(2))
+    report = dort_compare.compare(Of(lambda a, b: torch.addcmul(-(a * b), a, b) + 1e8), (a, b))
+    assert report.verdict == "agree", str(report)
+
+
+def test_nothing_is_blamed_beside_a_mask_where_float64_is_not_known(graphs_of):
+    (graph,) = graphs_of(lambda x: x.log_softmax(-1), torch.randn(4, 8))
+    (node,) = graph.graph_module.graph.find_nodes(op="call_function", target=aten._log_softmax.default)
+    expected = torch.randn(4, 8)
+    expected[:, :2] = -1e9
+    value = expected + 3e-5
+    assert local_error(Replay({}), node, expected, value, distance(expected, value)).is_noise

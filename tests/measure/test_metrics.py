@@ -419,6 +419,15 @@ def test_what_lies_close_is_measured_as_in_float64(
         assert gaps[0] == gaps[1]
 
 
+@pytest.mark.parametrize("move", [lambda e: e + 2**-13, lambda e: e * (1 + 2**-13), lambda e: e + e.flip(0) * 1e-6])
+def test_the_cosine_of_many_that_lie_close(move) -> None:
+    expected = torch.rand(2**17, generator=torch.Generator().manual_seed(0)) + 1
+    got = move(expected)
+    close, wide = distance(expected, got).cosine, distance(expected.double(), got.double()).cosine
+    gap = ((expected - got).double().square().sum() / expected.double().square().sum()).item()
+    assert close == pytest.approx(wide, rel=0, abs=1e-13 + 1e-6 * gap)
+
+
 @given(integers)
 def test_agrees_with_python_integers(pair: Pair) -> None:
     expected, got = (array.ravel().tolist() for array in pair)

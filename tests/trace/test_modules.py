@@ -344,12 +344,19 @@ def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
 
 
 def test_numbers_that_a_model_returns_are_outputs() -> None:
+    numbers = {
+        "mean": 1.5, "rows": 2, "whole": True, "lowest": -(2**63), "beyond": 2**80, "phase": 1 + 2j,
+        "numpy's": np.float32(0.5), "its integer": np.int64(7),
+    }  # fmt: skip
+
     class Counting(nn.Module):
         def forward(self, x: Tensor) -> dict[str, Any]:
-            return {"y": x, "mean": x.mean().item(), "rows": len(x), "whole": True, "name": "x", "large": 2**64}
+            return {"y": x, "name": "x", **numbers}
 
     outputs = run(Counting(), torch.tensor([1.0, 2.0])).outputs
     assert {name: each.item() for name, each in outputs.items() if not each.dim()} == {
-        "['mean']": 1.5, "['rows']": 2, "['whole']": True,
-    }  # fmt: skip
-    assert [each.dtype for each in outputs.values()] == [torch.float32, torch.float64, torch.int64, torch.bool]
+        f"[{name!r}]": number for name, number in numbers.items()
+    }
+    dtypes = {name: each.dtype for name, each in outputs.items()}
+    assert dtypes["['mean']"] == dtypes["['beyond']"] == torch.float64
+    assert (dtypes["['lowest']"], dtypes["['whole']"]) == (torch.int64, torch.bool)
