@@ -40,8 +40,9 @@ def row_sums_of_outputs(graph: fx.Graph) -> None:
         if is_rounded_once or not _is_product(product) or dim not in (-1, result.ndim - 1):
             continue
         attended = _attended(product, _source(probabilities))
-        is_ours = attended is not None and returned.isdisjoint(memories([attended]))
-        if attended is not None and is_ours and attended.meta["val"].dtype == dtype:
+        if attended is None or attended.meta["val"].dtype != dtype:
+            continue
+        if returned.isdisjoint(memories([attended])):
             _replace(graph, node, product, attended)
 
 

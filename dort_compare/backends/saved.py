@@ -42,7 +42,8 @@ def partition(
     told = joint.graph.output_node().meta.get("desc") or ()  # the forward graph's is lost where random states are saved
     written, output = _written(forward.graph, told[:num_fwd_outputs]), forward.graph.output_node()
     returned, saved = list(output.args[0][:num_fwd_outputs]), list(output.args[0][num_fwd_outputs:])
-    shared = [node for node in dict.fromkeys(saved) if _shares(node, memories(written))]
+    touched = memories(written)
+    shared = [node for node in dict.fromkeys(saved) if _shares(node, touched)]
     if shared:
         with forward.graph.inserting_before(output):
             copies = {node: add_call(forward.graph, node, torch.ops.aten.clone.default, node) for node in shared}

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from dort_compare.trace import Replay
-from dort_compare.trace.ties import is_unsorted, keeps_dim, sorted_dim
+from dort_compare.trace.ties import chooses_largest, is_unsorted, keeps_dim, sorted_dim
 
 
 def is_another_order(node: fx.Node, expected: torch.Tensor, value: torch.Tensor) -> bool:
@@ -39,8 +39,7 @@ def is_a_tie(replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch
 
 def _in_order(call: fx.Node, chosen: torch.Tensor, dim: int) -> torch.Tensor:
     """What a ``topk`` has chosen as it would return it sorted; NaN counts as the largest."""
-    largest = call.kwargs.get("largest", call.args[3] if len(call.args) > 3 else True)
-    return chosen.sort(dim, descending=bool(largest)).values if chosen.ndim else chosen
+    return chosen.sort(dim, descending=chooses_largest(call)).values if chosen.ndim else chosen
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

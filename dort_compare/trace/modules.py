@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from dort_compare.errors import NothingToDifferentiateError, UsageError
+from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
@@ -30,7 +31,6 @@ _REFUSALS = {
     "of another tensor; give a clone of it",
 }
 """What to do about what torch says of a call or its backward pass."""
-_DTYPE_OF = {float: torch.float64, complex: torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -237,9 +237,9 @@ def _as_tensor(leaf: Any) -> torch.Tensor | None:
     number = leaf.item() if isinstance(leaf, np.generic) else leaf
     if isinstance(number, int) and not -(2**63) <= number < 2**63:
         number = float(number)
-    if not isinstance(number, (bool, int, float, complex)):
-        return None
-    return torch.tensor(number, dtype=_DTYPE_OF.get(type(number)), device="cpu")
+    if isinstance(number, complex):
+        return torch.tensor(number, dtype=torch.complex128, device="cpu")
+    return as_tensor(number) if isinstance(number, (bool, int, float)) else None
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

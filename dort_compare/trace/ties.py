@@ -24,15 +24,22 @@ def sorted_dim(node: fx.Node) -> int | None:
     place = _DIM_ARGUMENT.get(node.target)
     if place is None or node.kwargs.get("stable"):
         return None
-    dim = node.kwargs.get("dim", node.args[place] if len(node.args) > place else -1)
+    dim = _argument(node, "dim", place, -1)
     return dim if isinstance(dim, int) else None
 
 
 def is_unsorted(node: fx.Node) -> bool:
     """Whether a call returns what it chooses in an order that torch leaves open: ``topk(..., sorted=False)``."""
-    if node.target is not aten.topk.default:
-        return False
-    return not node.kwargs.get("sorted", node.args[4] if len(node.args) > 4 else True)
+    return node.target is aten.topk.default and not _argument(node, "sorted", 4, True)
+
+
+def chooses_largest(node: fx.Node) -> bool:
+    """Whether a ``topk`` chooses the largest elements, not the smallest."""
+    return bool(_argument(node, "largest", 3, True))
+
+
+def _argument(node: fx.Node, name: str, place: int, default: Any) -> Any:
+    return node.kwargs.get(name, node.args[place] if len(node.args) > place else default)
 
 
 def keeps_dim(node: fx.Node) -> bool:
