@@ -461,7 +461,16 @@ def test_what_is_chosen_belongs_to_its_place(monkeypatch, backwards):
 
     monkeypatch.setitem(registry._TABLE, aten.topk.default, apart)
     report = routed(64, 8)
-    assert "aten.topk.default" in {cause.target for cause in report.causes}, str(report)
+    assert {row.target for row in report.rows if row.status == "diverges"} == {"aten.topk.default"}, str(report)
+    assert report.first_divergence is not None
+    assert "right on torch's operands" not in str(report).split("values:")[0], str(report)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_order_of_what_is_returned_unsorted_is_right(seed):
+    torch.manual_seed(seed)
+    report = dort_compare.compare(Of(lambda x: x.topk(3, sorted=False)), (torch.randn(4, 8),))
+    assert report.verdict == "agree", str(report)
 
 
 @pytest.mark.parametrize(("n", "k"), UNSORTED)
