@@ -75,6 +75,8 @@ def compare(
         raise UsageError(f"provider is {provider!r}; give 'cpu' or 'cuda'")
     if "storage" in options:
         raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
+    if "providers" in options:
+        raise UsageError(f"compare takes one provider; give provider, not providers={options['providers']!r}")
     if not isinstance(backward, bool) or not (dynamic is None or isinstance(dynamic, bool)):
         raise UsageError(f"backward is {backward!r} and dynamic is {dynamic!r}; give True or False")
     if loss is not None and not callable(loss):

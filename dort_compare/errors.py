@@ -93,7 +93,7 @@ class UserCodeError(DortError):
 
 
 class DumpError(DortError):
-    """A dump folder cannot be written or read."""
+    """A dump, or another file of a model or report, cannot be written or read."""
 
 
 class StaleRecordError(DortError):

@@ -310,6 +310,7 @@ def test_backward_is_compared_on_its_own_inputs() -> None:
         ({"model": lambda x: x}, UsageError, "model is a function; give a torch.nn.Module"),
         ({"loss": torch.sum}, UsageError, "a loss is only used for gradients"),
         ({"storage": {}}, UsageError, "give storage to DebugBackend"),
+        ({"provider": "cuda", "providers": ["cpu"]}, UsageError, "give provider, not providers=['cpu']"),
         ({"target_opset": 999}, UsageError, "opset 999 is not supported"),
         ({"kwargs": torch.ones(2)}, UsageError, "kwargs is a Tensor; give the keyword arguments as a dict"),
         ({"kwargs": {1: 2}}, UsageError, "give the keyword arguments as a dict from their names"),

@@ -118,6 +118,60 @@ def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: A
     assert (first.module, first.cause) == ("1.up", "1.act")
 
 
+class Padded(nn.Module):
+    """Attention of which the last sequence is hidden whole: what it attends to there is a matter of roundings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 8)
+        self.act = nn.ELU()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        scores = self.query(x) @ x.transpose(-1, -2) + mask
+        return self.act(self.out(scores.softmax(-1) @ x))
+
+
+def half_hidden() -> tuple[Tensor, Tensor]:
+    mask = torch.zeros(4, 1, 16)
+    mask[2:] = -1e9
+    return 3 * torch.randn(4, 16, 8), mask
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+@pytest.mark.parametrize("wrong", [1.0, 4.0])
+def test_a_departure_beside_what_is_a_matter_of_roundings_is_named(
+    decompose: Any, autocast: torch.dtype | None, wrong: float
+) -> None:
+    decompose(aten.elu.default, lambda x, *_: torch.where(x > 0, x, wrong * (x.exp() - 1)))
+    report = compare(Padded(), half_hidden(), autocast=autocast)
+    if wrong == 1.0:
+        assert_clean(report)
+    else:
+        assert_named(report, "act")
+
+
+class Twofold(nn.Module):
+    """Three times ``x`` where it is compiled, twice in eager, ``x`` itself in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.dtype == torch.float64 else x * (3 if torch.compiler.is_compiling() else 2)
+
+
+def test_where_float64_computes_something_else_it_is_no_measure() -> None:
+    report = compare(Twofold(), (torch.randn(4, 8),))
+    assert report.verdict == "diverge"
+    assert [row.noise_floor < 1e-3 for row in report.outputs] == [True]
+
+
+def test_what_a_module_writes_in_inference_mode_is_not_held_against_what_was_there() -> None:
+    model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4), nn.ReLU(inplace=True)).eval()
+    with torch.inference_mode():
+        report = compare(model, (torch.randn(2, 4, 16),))
+    assert_clean(report)
+    assert max(row.distance.max_abs for row in report.modules if row.distance) < 1e-5
+
+
 class Averaging(nn.Module):
     """Keeps a running mean, in place or as a new tensor, ``wrong`` times as large where it is compiled."""
 

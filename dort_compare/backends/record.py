@@ -34,7 +34,8 @@ class Run:
 
     What the caller owns (parameters, buffers, arguments) is copied, once for as long as it does not change: an
     optimizer writes it in place. What only the graphs see (saved activations and tangents of a backward graph) is kept
-    by reference. ``number`` counts the recorded runs of all graphs of a backend.
+    by reference. ``number`` counts the recorded runs of all graphs of this process: they tell in which
+    order graphs of several backends ran.
     """
 
     def __init__(

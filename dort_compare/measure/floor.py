@@ -22,7 +22,8 @@ _ROUNDINGS = {torch.float64: 64, torch.float32: 16, torch.float16: 4, torch.bflo
 functions 1 to 3; a half-precision op rounds once, and its neighbour may lie on the other side."""
 
 _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_MOSTLY_NOISE = 0.1
+MOSTLY_NOISE = 0.1
+"""A value that errs by more than this share of its largest element holds less than a digit."""
 MANY = 64
 """So many elements hold the typical error for sure; of fewer, torch's may all happen to be small."""
 _IN_SEQUENCE = 25
@@ -87,7 +88,7 @@ def noise_floor(precision: torch.dtype | None, scale: float, reference_error: fl
     allowed = _RELATIVE[precision] * scale
     if reference_error is None:
         return allowed
-    if reference_error > _MOSTLY_NOISE * scale:
+    if reference_error > MOSTLY_NOISE * scale:
         return max(allowed, 10 * reference_error)
     if precision in HALF:
         return 2 * reference_error + (allowed / _ULPS if numel >= MANY else allowed)

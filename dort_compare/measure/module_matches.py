@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import fx
 
 from dort_compare.align.sightings import GraphCall, Sighting
 from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.gaps import Gaps, is_referee, wild_elements
 from dort_compare.measure.metrics import Distance, Number, deviation, distance
 from dort_compare.measure.rows import is_noise
 from dort_compare.measure.scatter import Scatter
@@ -138,10 +140,17 @@ class Matches:
     def settle(self, scatters: Mapping[Place, Scatter]) -> None:
         """Settles the suspects that right values scatter as far as."""
         for place, match in self.suspects.items():
-            scatter = scatters.get(place, Scatter())
-            match.noise_floor = max(match.noise_floor, scatter.floor)
-            if scatter.covers(match.distance):
+            scatter, gaps = scatters.get(place, Scatter()), self._gaps(match)
+            if scatter.covers(match.distance, gaps):
                 match.settle()
+            match.noise_floor = max(match.noise_floor, scatter.floor_of(gaps))
+
+    def _gaps(self, match: Match) -> Gaps | None:
+        """Of the elements that lie beyond the floor without scatter; None where the sides are of two shapes."""
+        expected, value = match.expected, match.value
+        if expected is None or value is None or expected.shape != value.shape:
+            return None
+        return Gaps.between(expected, value, least=self._floor(expected, match.distance, 0.0))
 
     def settle_within(self, modules: Container[str | None], node: fx.Node, value: torch.Tensor) -> None:
         """Settles the suspects of these modules that a value which the graphs compute there is equal to after all, in
@@ -162,15 +171,32 @@ class Matches:
             return
         if not exact.is_floating_point() or not exact.shape == match.expected.shape == match.value.shape:
             return
-        match.torch_error, match.graph_error = (deviation(exact, value) for value in (match.expected, match.value))
-        match.noise_floor = max(match.noise_floor, self._floor(match.expected, match.distance, match.torch_error))
-        if is_noise(match.distance, match.noise_floor, match.graph_error):
-            match.settle()
+        self._judge(match, match.expected, match.value, exact)
+
+    def _judge(self, match: Match, expected: torch.Tensor, value: torch.Tensor, exact: torch.Tensor) -> None:
+        match.torch_error, match.graph_error = (deviation(exact, side) for side in (expected, value))
+        precision, scale = self._coarsest(expected), float(match.distance.scale or 0)
+        if not is_referee(exact, expected, match.torch_error or 0.0, scale, precision):
+            return
+        floor = partial(self._floor, expected, match.distance)
+        allowed = max(match.noise_floor, floor(match.torch_error))
+        is_near = is_noise(match.distance, allowed, match.graph_error)
+        wild = wild_elements(floor, match.distance, expected, value, exact, expected) if is_near else None
+        if wild is None:
+            match.noise_floor = allowed
+            if is_near:
+                match.settle()
+            return
+        expected, value, exact = (side.masked_fill(wild, 0) for side in (expected, value, exact))
+        match.distance = distance(expected, value)
+        self._judge(match, expected, value, exact)
 
     def _floor(self, expected: torch.Tensor, gap: Distance, torch_error: Number | None = None) -> float:
+        return noise_floor(self._coarsest(expected), float(gap.scale or 0), torch_error, expected.numel())
+
+    def _coarsest(self, expected: torch.Tensor) -> torch.dtype | None:
         own = coarsest([expected.dtype])
-        precision = own and coarsest([own, self._precision or own])
-        return noise_floor(precision, float(gap.scale or 0), torch_error, expected.numel())
+        return own and coarsest([own, self._precision or own])
 
 
 def _closer(one: Match, other: Match) -> bool:

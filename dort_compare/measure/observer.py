@@ -12,6 +12,7 @@ from torch import fx
 
 from dort_compare.errors import one_line
 from dort_compare.measure.floor import noise_floor
+from dort_compare.measure.gaps import Gaps, wild_elements
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import Row, is_noise, json_number
 from dort_compare.measure.scatter import SAMPLES, Sample, Scatter
@@ -52,6 +53,15 @@ class Observed:
         }
 
 
+@dataclass(frozen=True)
+class _Unsettled:
+    """What departs by a number: where it stands among what was seen, torch's value, and the gaps of its elements."""
+
+    position: int
+    expected: torch.Tensor
+    gaps: Gaps
+
+
 class Observer:
     """Holds ``shipped``, what the program computed of the recorded inputs by ONNX name, against the exposed values."""
 
@@ -60,8 +70,7 @@ class Observer:
         self._execution = execution
         self._shipped = dict(shipped)
         self.seen: list[Observed] = []
-        self._unsettled: dict[fx.Node, tuple[int, torch.Tensor]] = {}
-        """Which of ``seen`` depart by a number, with torch's value."""
+        self._unsettled: dict[fx.Node, _Unsettled] = {}
 
     def see(self, executed: Executed, precision: torch.dtype | None, _row: Row | None = None) -> None:
         """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
@@ -72,30 +81,50 @@ class Observer:
         if own is None or name is None or name not in self._shipped:
             return
         shipped = self._shipped.pop(name)
-        found = distance(own, shipped).between("the exposed values", "the program that ran")
-        floor = 0.0
-        if not found.equal:
-            exact, expected = executed.step.exact, executed.step.value
-            is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
-            error = max(deviation(exact, value) or 0.0 for value in (expected, own)) if is_measured else None
-            floor = 2 * noise_floor(precision, found.scale or 0.0, error, own.numel())
+        step = executed.step
+        found, floor = _measured(own, shipped, step.value, step.exact, precision)
         ok = is_noise(found, floor)
         if not ok and found.finding is None:
-            self._unsettled[executed.step.node] = (len(self.seen), executed.step.value)
+            plain = 2 * noise_floor(precision, float(found.scale or 0), 0.0)
+            gaps = Gaps.between(own, shipped, least=plain)
+            self._unsettled[step.node] = _Unsettled(len(self.seen), step.value, gaps)
         self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))
 
     @property
     def unsettled(self) -> Mapping[fx.Node, torch.Tensor]:
         """Torch's values of outputs that depart by a number, which may be what rounding scatters them by."""
-        return {node: value for node, (_, value) in self._unsettled.items()}
+        return {node: unsettled.expected for node, unsettled in self._unsettled.items()}
 
     def settle(self, scatters: Mapping[fx.Node, Scatter]) -> None:
         """Lets be noise what lies no further off than right results scatter."""
-        for node, (i, _) in list(self._unsettled.items()):
-            seen, scatter = self.seen[i], scatters.get(node, Scatter())
-            if scatter.covers(seen.distance):
-                self.seen[i] = replace(seen, ok=True, noise_floor=scatter.floor)
+        for node, unsettled in list(self._unsettled.items()):
+            seen, scatter = self.seen[unsettled.position], scatters.get(node, Scatter())
+            if scatter.covers(seen.distance, unsettled.gaps):
+                self.seen[unsettled.position] = replace(seen, ok=True, noise_floor=scatter.floor)
                 del self._unsettled[node]
+
+
+def _measured(
+    own: torch.Tensor, shipped: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor, precision: torch.dtype | None
+) -> tuple[Distance, float]:
+    """How far ``shipped`` lies from ``own``, and the noise floor; but for wild elements that others hide behind."""
+    found = distance(own, shipped).between("the exposed values", "the program that ran")
+    if found.equal:
+        return found, 0.0
+
+    def floor(error: float | None) -> float:
+        return 2 * noise_floor(precision, float(found.scale or 0), error, own.numel())
+
+    is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
+    if not is_measured or not exact.shape == expected.shape == own.shape:
+        return found, floor(None)
+    allowed = floor(max(deviation(exact, value) or 0.0 for value in (expected, own)))
+    is_near = is_noise(found, allowed)
+    wild = wild_elements(floor, found, own, shipped, exact, expected, own) if is_near else None
+    if wild is None:
+        return found, allowed
+    own, shipped, expected, exact = (side.masked_fill(wild, 0) for side in (own, shipped, expected, exact))
+    return _measured(own, shipped, expected, exact, precision)
 
 
 def settle(observers: Sequence[Observer], run: GraphRun) -> None:

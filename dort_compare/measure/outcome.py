@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.measure.floor import coarsest, noise_floor
+from dort_compare.measure.gaps import Gaps, is_referee, wild_elements
 from dort_compare.measure.metrics import Distance, Number, measure
 from dort_compare.measure.rows import is_noise, json_number
 from dort_compare.trace import Outcome
@@ -27,7 +29,8 @@ class OutcomeRow:
     """One output, gradient or update that a backend computed. A tensor on one side only has no distance and is never
     ok, but for a gradient of zeros: AOTAutograd computes one where eager leaves none, by what nobody reads.
 
-    The distances from float64 are known where they decide: in half precision, and of what departs without them.
+    The distances from float64 are known where they decide: in half precision, and of what departs without them. The
+    ``gaps`` are those of the elements of what is not ok, until it is known how far right results scatter.
     """
 
     backend: str
@@ -40,6 +43,7 @@ class OutcomeRow:
     noise_floor: float | None = None
     torch_vs_float64: Number | None = None
     onnx_vs_float64: Number | None = None
+    gaps: Gaps | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -110,11 +114,20 @@ def _measured(
     measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
     found = measured.inherited.between("eager", "compiled")
     torch_error, onnx_error = measured.torch_vs_float64, measured.onnx_vs_float64
-    floor = noise_floor(coarse, found.scale or 0.0, torch_error, expected.numel())
+    floor_of = partial(noise_floor, coarse, found.scale or 0.0, numel=expected.numel())
+    floor = floor_of(torch_error)
     ok = is_noise(found, floor, onnx_error)
+    if ok and exact is not None and torch_error:
+        if not is_referee(exact, expected, torch_error, float(found.scale or 0.0), coarse):
+            return _measured(row, expected, got, None, coarse)
+        wild = wild_elements(floor_of, found, expected, got, exact, expected)
+        if wild is not None:
+            expected, got, exact = (side.masked_fill(wild, 0) for side in (expected, got, exact))
+            return _measured(row, expected, got, exact, coarse)
     return replace(
         row,
         ok=ok,
+        gaps=None if ok or expected.shape != got.shape else Gaps.between(expected, got, least=floor_of(0.0)),
         distance=found,
         noise_floor=floor,
         torch_vs_float64=torch_error,

@@ -92,9 +92,9 @@ class Rehearsal:
 
     @cached_property
     def loss_scale(self) -> float:
-        """The power of two that takes the float16 values of the backward graphs near the end of their range, at most
+        """The power of two that takes the float16 values of the backward graphs near the end of their range.
 
-        2^24; 1 where none of them is float16 or they are there already.
+        At most 2^24; 1 where none of them is float16 or they are there already.
         """
         largest = 0.0
         for step in self._steps:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from dort_compare.measure.gaps import Gaps
 from dort_compare.measure.metrics import Distance, distance
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.trace import Outcome
@@ -36,12 +37,13 @@ class Scatter:
 
     ``floor`` is the noise floor, in the unit of the value; ``is_wild`` says that NaN or inf came or went in a sample.
     Integers and booleans count, or choose among what is nearly equal: how many of them differ is bounded too, by
-    ``choices``.
+    ``choices``. Of others the ``gaps`` tell whether few elements make the floor: it is none for the rest.
     """
 
     floor: float = 0.0
     is_wild: bool = False
     choices: float = 0.0
+    gaps: Gaps | None = None
 
     @classmethod
     def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
@@ -50,17 +52,29 @@ class Scatter:
         floor = math.inf if gap.max_abs is None else sample.safety * float(gap.max_abs)
         is_inexact = value.is_floating_point() or value.is_complex()
         choices = math.inf if is_inexact else sample.safety * (gap.different or 0)
-        return cls(floor, gap.finding is not None, choices)
+        gaps = Gaps.between(value, shown, sample.safety) if is_inexact else None
+        return cls(floor, gap.finding is not None, choices, gaps)
 
     def __or__(self, other: Scatter) -> Scatter:
         is_wild = self.is_wild or other.is_wild
-        return Scatter(max(self.floor, other.floor), is_wild, max(self.choices, other.choices))
+        gaps = self.gaps | other.gaps if self.gaps and other.gaps else self.gaps or other.gaps
+        return Scatter(max(self.floor, other.floor), is_wild, max(self.choices, other.choices), gaps)
 
-    def covers(self, gap: Distance) -> bool:
-        """Whether a right result may lie that far off; never one of another dtype or shape."""
+    def floor_of(self, gaps: Gaps | None) -> float:
+        """The noise floor of what has these ``gaps``: of the calm elements, where more than few of them stray."""
+        calm = self.gaps.calm if self.gaps else None
+        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm):
+            return self.floor
+        return calm
+
+    def covers(self, gap: Distance, gaps: Gaps | None) -> bool:
+        """Whether a right result may lie that far off; never one of another dtype or shape. ``gaps`` are those of its
+        elements that are more than rounding explains without scatter."""
         if gap.finding is not None and (not self.is_wild or gap.finding.startswith(("dtype ", "shape "))):
             return False
-        return gap.max_abs is not None and gap.max_abs <= self.floor and (gap.different or 0) <= self.choices
+        if gap.max_abs is None or gap.max_abs > self.floor or (gap.different or 0) > self.choices:
+            return False
+        return gap.max_abs <= self.floor_of(gaps)
 
 
 Scatters = Mapping[tuple[str, str], Scatter]
@@ -89,6 +103,6 @@ def within(rows: Sequence[OutcomeRow], scatters: Scatters) -> tuple[OutcomeRow, 
 
 
 def _within(row: OutcomeRow, scatter: Scatter) -> OutcomeRow:
-    if row.ok or row.distance is None or not scatter.covers(row.distance):
+    if row.ok or row.distance is None or not scatter.covers(row.distance, row.gaps):
         return row
-    return replace(row, ok=True, noise_floor=scatter.floor)
+    return replace(row, ok=True, noise_floor=scatter.floor, gaps=None)

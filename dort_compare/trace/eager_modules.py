@@ -36,12 +36,13 @@ def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) 
 
 
 class Held:
-    """A tensor that somebody else owns, for as long as it is not written."""
+    """A tensor that somebody else owns, for as long as it is not written; a copy of one of inference mode, of which
+    torch does not count the writes."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.dtype, self.shape = tensor.dtype, tensor.shape
-        self._tensor = tensor
-        self._version = _version(tensor)
+        self._tensor = tensor.clone() if tensor.is_inference() else tensor
+        self._version = _version(self._tensor)
 
     @property
     def content(self) -> object:

@@ -95,6 +95,20 @@ def test_what_right_results_scatter_as_far_as_is_noise(further: float, ok: bool)
     assert settled(cancelled, NUMBERS, another).ok is ok
 
 
+def in_halves(x: torch.Tensor) -> torch.Tensor:
+    """Amplifies the roundings of one half alone."""
+    return torch.cat([cancelled(x[:32]), x[32:].exp()])
+
+
+@pytest.mark.parametrize("further", [0.0, 1e-2])
+def test_roundings_that_one_half_amplifies_are_no_measure_for_the_other(further: float) -> None:
+    def another(x: torch.Tensor) -> torch.Tensor:
+        left = (x[:32].exp() * (1 + 4 * 2.0**-23) - x[:32].exp().round(decimals=3)) * 1e4 + 1
+        return torch.cat([left, x[32:].exp() + further])
+
+    assert settled(in_halves, NUMBERS, another).ok is (not further)
+
+
 def test_the_log_says_how_many_runs_scatter_is_known_of(monkeypatch, said_by) -> None:
     def failing(seed: int, roundings: float) -> Callable[..., None]:
         def run(*_: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from dort_compare.measure.gaps import Gaps
 from dort_compare.measure.metrics import distance
 from dort_compare.measure.modules import common_path
 from dort_compare.measure.outcome import outcome_rows
@@ -52,18 +53,32 @@ def test_the_innermost_module_that_all_lie_in(paths: list[str], path: str) -> No
     assert common_path(paths) == path
 
 
+def covers(scatter: Scatter, expected: torch.Tensor, got: torch.Tensor, plain: float = 0.0) -> bool:
+    return scatter.covers(distance(expected, got), Gaps.between(expected, got, least=plain))
+
+
+@pytest.mark.parametrize(("astray", "ok"), [(0, True), (4, True), (5, False)], ids=["none", "one in sixteen", "more"])
+def test_elements_that_scatter_far_are_no_measure_for_the_others(astray: int, ok: bool) -> None:
+    values = torch.ones(64)
+    moved = values + torch.where(torch.arange(64) < 4, 1.0, 1e-6)
+    scatter = Scatter.of(values, moved, SAMPLES[0])
+    got = moved + torch.where(torch.arange(64) >= 64 - astray, 1e-2, 0.0)
+    assert covers(scatter, values, got) is ok
+    assert covers(scatter, values, got, plain=0.1)
+
+
 def test_scatter_covers_what_lies_within_four_times_the_widest_sample() -> None:
     scatter = Scatter.of(ONE, ONE + 0.25, SAMPLES[0]) | Scatter.of(ONE, ONE, SAMPLES[1])
-    assert scatter.covers(distance(ONE, ONE - 1))
-    assert not scatter.covers(distance(ONE, ONE + 1.125))
+    assert covers(scatter, ONE, ONE - 1)
+    assert not covers(scatter, ONE, ONE + 1.125)
 
 
 def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype() -> None:
     nan = torch.tensor([math.nan, 1.0])
-    assert not Scatter.of(ONE, ONE + 1, SAMPLES[0]).covers(distance(ONE, nan))
+    assert not covers(Scatter.of(ONE, ONE + 1, SAMPLES[0]), ONE, nan)
     wild = Scatter.of(ONE, nan, SAMPLES[0])
-    assert wild.covers(distance(ONE, nan))
-    assert not wild.covers(distance(ONE, ONE.double()))
+    assert covers(wild, ONE, nan)
+    assert not covers(wild, ONE, ONE.double())
 
 
 def test_rows_within_scatter_are_ok() -> None:
