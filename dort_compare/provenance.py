@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import re
 from collections import Counter
@@ -162,3 +163,10 @@ class NameAuthority:
         name = ".".join(parts)
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}.{self._used[name] - 1}"
+
+
+def call_of(node: fx.Node) -> fx.Node:
+    """The call whose result ``node`` is: itself, but for a ``getitem`` what it reads from."""
+    while node.target is operator.getitem:
+        node = node.all_input_nodes[0]
+    return node

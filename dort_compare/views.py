@@ -94,11 +94,11 @@ def memories(nodes: Iterable[fx.Node]) -> set[StorageWeakRef]:
 def _is_step(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return _is_step(node.all_input_nodes[0])
-    return node.op == "call_function" and is_view(node)
+    return node.op == "call_function" and moves_nothing(node)
 
 
-def is_view(node: fx.Node) -> bool:
-    """Whether a node is an input, a view, or arithmetic on numbers."""
+def moves_nothing(node: fx.Node) -> bool:
+    """Whether a node computes no elements of tensors: an input, one of several results, a view, arithmetic on sizes."""
     if node.op == "placeholder" or node.target is operator.getitem:
         return True
     if is_number(node.meta.get("val")):

@@ -16,8 +16,8 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
 
 from dort_compare import provenance
-from dort_compare.backends import saved
 from dort_compare.backends.fallback import Fallback
+from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
 from dort_compare.backends.untraceable import fall_back, obstacle
 from dort_compare.log import tracing
@@ -67,7 +67,7 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=saved.rewriting_partition if rewrites else saved.partition,
+                partition_fn=rewritten_and_cut if rewrites else cut_joint,
             )
             return backend(graph_module, example_inputs)
 

@@ -14,8 +14,8 @@ from torch import fx
 
 from dort_compare.backends.calls import has_effect
 from dort_compare.backends.levels import assembled, is_light
-from dort_compare.lowering.survey import call_of
-from dort_compare.views import is_view
+from dort_compare.provenance import call_of
+from dort_compare.views import moves_nothing
 
 
 def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
@@ -35,7 +35,7 @@ def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
     outside = set(refused)
     waiting = [node for node in outside if "as_strided" in str(node.target)]
     while waiting:
-        views = {node for node in waiting.pop().all_input_nodes if node.op == "call_function" and is_view(node)}
+        views = {node for node in waiting.pop().all_input_nodes if node.op == "call_function" and moves_nothing(node)}
         waiting.extend(views - outside)
         outside |= views
     return outside

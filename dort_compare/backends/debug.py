@@ -17,13 +17,13 @@ from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
-from dort_compare.backends.pieces import Boxed
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
+from dort_compare.runtime.boxed import Boxed, as_boxed
 
 Storage = dict[str, Any]
 Execute = Callable[[TracedGraph, list[Any]], Any]
@@ -108,10 +108,10 @@ class DebugBackend:
             self._kept = None
 
     def _replaceable(self, graph: TracedGraph, boxed: Boxed) -> Boxed:
+        @as_boxed
         def call(arguments: list[Any]) -> Any:
             return self._execute(graph, arguments) if self._execute else boxed(arguments)
 
-        call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
     def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
@@ -126,6 +126,7 @@ class DebugBackend:
             self._dumped[graph.index] = added
         self.graphs.append(graph)
 
+        @as_boxed
         def call(arguments: list[Any]) -> Any:
             taken = tuple(arguments)
             arguments.clear()
@@ -138,7 +139,6 @@ class DebugBackend:
                 self._kept[graph.index] = Results(computed)
             return graph.program.returned(taken, computed.values())
 
-        call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
 

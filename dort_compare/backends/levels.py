@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
-from dort_compare.views import is_view
+from dort_compare.views import moves_nothing
 
 
 def assembled(
@@ -31,7 +31,7 @@ def assembled(
 
 def is_light(node: fx.Node) -> bool:
     """Whether a node costs next to nothing: a view, arithmetic on numbers, a check."""
-    return is_view(node) or check_of(node) is not None
+    return moves_nothing(node) or check_of(node) is not None
 
 
 # Putting it together.

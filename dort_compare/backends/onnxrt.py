@@ -15,13 +15,13 @@ from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
-from dort_compare.backends.pieces import Boxed
 from dort_compare.cache import Store
 from dort_compare.cache.folder import default_folder
 from dort_compare.dump import DumpWriter
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
+from dort_compare.runtime.boxed import Boxed
 
 
 def onnxrt(

@@ -16,16 +16,17 @@ from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
-from dort_compare.backends.pieces import Boxed, in_order, install, pieces_of
+from dort_compare.backends.pieces import in_order, install, pieces_of
 from dort_compare.backends.release import split_backward
 from dort_compare.cache import Store
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lowered import Lowered
-from dort_compare.lowering.survey import call_of, reason_of, survey
-from dort_compare.provenance import Phase
+from dort_compare.lowering.survey import reason_of, survey
+from dort_compare.provenance import Phase, call_of
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
+from dort_compare.runtime.boxed import Boxed
 from dort_compare.runtime.kernels import missing_kernels
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx, nn
 
+from dort_compare.runtime.boxed import Boxed, as_boxed
 from dort_compare.signature import Signature
-
-Boxed = Callable[[list[Any]], Any]
 
 
 def pieces_of(split: fx.GraphModule) -> Mapping[str, fx.GraphModule]:
@@ -30,11 +29,11 @@ def in_order(split: fx.GraphModule) -> Boxed:
     interpreter = fx.Interpreter(split)
     interpreter.extra_traceback = False
 
+    @as_boxed
     def call(arguments: list[Any]) -> Any:
         with torch.no_grad():
             return copy.copy(interpreter).boxed_run(arguments)  # a run of its own: an interpreter holds its values
 
-    call._boxed_call = True  # type: ignore[attr-defined]
     return call
 
 

@@ -61,7 +61,7 @@ def llama(*, cuda: bool, mixed: bool, mixed_dtype: str, dump: Path | None, outpu
 
     from dort_compare.backends.options import Options
     from dort_compare.cli.walk import Settings, walk
-    from dort_compare.report.terminal import verdict_line
+    from dort_compare.report.causes import verdict_line
 
     if cuda and not torch.cuda.is_available():
         raise RuntimeUnavailableError("--cuda 1 needs a GPU and torch.cuda.is_available() is False; use --cuda 0")

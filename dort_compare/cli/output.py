@@ -58,7 +58,7 @@ class Output:
 
     def tell(self, report: Report, text: str) -> bool:
         """Writes the files, then prints ``text``, or the verdict alone; returns whether all agrees."""
-        from dort_compare.report.terminal import verdict_line
+        from dort_compare.report.causes import verdict_line
 
         for form, path in self.files.items():
             getattr(report, f"to_{form}")(path)

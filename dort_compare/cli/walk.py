@@ -19,14 +19,10 @@ from dort_compare.dump.reader import DumpedGraph, graphs_in
 from dort_compare.errors import DortError
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
+from dort_compare.report.causes import cause_text
+from dort_compare.report.outcomes import outcome_table, tensors_table
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import (
-    cause_text,
-    half_lines,
-    outcome_table,
-    shipped_lines,
-    tensors_table,
-)
+from dort_compare.report.terminal import half_lines, shipped_lines
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 

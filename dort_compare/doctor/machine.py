@@ -102,7 +102,7 @@ def comparison() -> Iterator[Finding]:
     import torch
 
     from dort_compare.api import compare
-    from dort_compare.report.terminal import verdict_line
+    from dort_compare.report.causes import verdict_line
 
     with torch.random.fork_rng(devices=[]):
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))

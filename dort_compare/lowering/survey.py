@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.errors import DortError, UnsupportedGraphError, one_line
 from dort_compare.lowering.lower import Walk, foreign_kind
-from dort_compare.provenance import Phase
+from dort_compare.provenance import Phase, call_of
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,6 @@ class _TolerantWalk(Walk):
         value = ir.Value(name=node.name)
         self.stamp(value, node, meta)
         return value
-
-
-def call_of(node: fx.Node) -> fx.Node:
-    """The call whose result ``node`` is: itself, but for a ``getitem`` what it reads from."""
-    while node.target is operator.getitem:
-        node = node.all_input_nodes[0]
-    return node
 
 
 def reason_of(problem: Exception) -> str:

@@ -44,7 +44,7 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
     for _, (one, other) in blocks([expected, value], BLOCK):
         extreme = extremes_of_both(one, other)
         pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
-        scale, gap = max(scale, finite_extent(pair[0])), max(gap, deviation(*pair) or 0.0)
+        scale, gap = max(scale, finite_extent(pair[0])), max(gap, deviation(*pair))
     return scale, gap
 
 

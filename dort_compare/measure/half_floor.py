@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable
 import torch
 from torch import fx
 
+from dort_compare.measure.floor import MANY
+
 _ALLOWED = 4.0
-_MANY = 64
 
 
 def half_floor(dtype: torch.dtype, roundings: int, numel: int) -> float:
@@ -19,7 +20,7 @@ def half_floor(dtype: torch.dtype, roundings: int, numel: int) -> float:
     Gradients of a Llama lie at 0.15 to 0.4 of that, whatever its depth; four times as much is allowed, and more where
     a result has fewer than 64 elements, which may all happen to be small.
     """
-    few = math.sqrt(max(_MANY / max(numel, 1), 1.0))
+    few = math.sqrt(max(MANY / max(numel, 1), 1.0))
     return _ALLOWED * few * math.sqrt(roundings) * torch.finfo(dtype).eps / 2
 
 

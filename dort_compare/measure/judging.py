@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +14,7 @@ from dort_compare.measure.floor import coarsest, noise_floor
 from dort_compare.measure.local import LocalError, local_error
 from dort_compare.measure.metrics import Distance, Measured, distance, measure
 from dort_compare.measure.rows import Row, Status, is_noise
-from dort_compare.provenance import Phase, Provenance, source_code, target_name
+from dort_compare.provenance import Phase, Provenance, call_of, source_code, target_name
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
@@ -103,11 +102,11 @@ class Judge:
             phase=self.phase,
             graph=self.graph,
             fx_node=node.name,
-            call=_call_of(node).name,
-            target=target_name(_call_of(node)),
+            call=call_of(node).name,
+            target=target_name(call_of(node)),
             module=origin.module,
             source=origin.source,
-            code=source_code(_call_of(node)),
+            code=source_code(call_of(node)),
             operands=tuple(operand.name for operand in _operands(node)),
             dtype=dtype_name(expected.dtype),
             shape=tuple(expected.shape),
@@ -157,13 +156,6 @@ def _local(executed: Executed, whole: Distance | None) -> tuple[LocalError | Non
         local,
         f"changes from run to run on the same operands: {changes} of {len(values) - 1} differ" if changes else None,
     )
-
-
-def _call_of(node: fx.Node) -> fx.Node:
-    """The call that computes the value of ``node``: that of a ``getitem`` is one of several results."""
-    if node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
-        return node
-    return _call_of(node.args[0])
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:

@@ -168,7 +168,7 @@ def _of_finding(
     if exact is None or exact.shape != expected.shape:
         return error
     torch_error, onnx_error = (
-        (deviation(exact, side) or 0.0) if has_same_extremes(exact, side) else math.inf for side in (expected, value)
+        deviation(exact, side) if has_same_extremes(exact, side) else math.inf for side in (expected, value)
     )
     departs = torch_error == math.inf and onnx_error < math.inf
     return replace(error, torch_departs=departs, torch_vs_float64=torch_error, onnx_vs_float64=onnx_error)
@@ -180,7 +180,7 @@ def _against_float64(
     exact = of.exact
     if exact is None or exact.shape != expected.shape:
         return LocalError(whole, rounding_of(expected.dtype, scale), is_noise=False)
-    torch_error, onnx_error = (deviation(exact, side) or 0.0 for side in (expected, value))
+    torch_error, onnx_error = (deviation(exact, side) for side in (expected, value))
     is_rounded = torch_error > 0 or expected.dtype == torch.float64  # what is only taken, as by a gather, is not
     many = terms(of.replay, of.node, exact) if is_rounded else 1
     floor = rounding_of_sum(expected.dtype, scale, many) + sensitivity(of, exact, expected.dtype, many, samples)

@@ -62,13 +62,13 @@ def distance(expected: torch.Tensor, got: torch.Tensor) -> Distance:
     return tally.distance(expected, got)
 
 
-def deviation(exact: torch.Tensor, value: torch.Tensor) -> float | None:
+def deviation(exact: torch.Tensor, value: torch.Tensor) -> float:
     """max |exact - value| over the finite pairs of two floating tensors, in float64, and nothing besides.
 
-    A fraction of the passes that `distance` makes. None if the shapes differ.
+    A fraction of the passes that `distance` makes. Raises ValueError if the shapes differ.
     """
     if exact.shape != value.shape:
-        return None
+        raise ValueError(f"no deviation of shape {tuple(value.shape)} from {tuple(exact.shape)}")
     exact, value = _on_one_device([exact, value])
     workspace = _workspace(exact)
     largest = 0.0
@@ -93,7 +93,10 @@ def measure(
         found, errors = _of_floats(expected, others, exact)
     else:
         found = [distance(expected, other) for other in others]
-        errors = [None if exact is None else deviation(exact, value) for value in (expected, own)]
+        errors = [
+            None if exact is None or exact.shape != value.shape else deviation(exact, value)
+            for value in (expected, own)
+        ]
     return Measured(tuple(expected.shape), found[0], found[1] if len(found) > 1 else None, errors[0], errors[1])
 
 

@@ -118,7 +118,7 @@ def _measured(
     is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
     if not is_measured or not exact.shape == expected.shape == own.shape:
         return found, floor(None)
-    allowed = floor(max(deviation(exact, value) or 0.0 for value in (expected, own)))
+    allowed = floor(max(deviation(exact, value) for value in (expected, own)))
     is_near = is_noise(found, allowed)
     wild = wild_elements(floor, found, own, shipped, exact, expected, own) if is_near else None
     if wild is None:

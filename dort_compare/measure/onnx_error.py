@@ -17,6 +17,7 @@ from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding
 from dort_compare.measure.metrics import Distance, deviation, distance
 from dort_compare.measure.rows import json_number
 from dort_compare.measure.shake import shake
+from dort_compare.runtime.binding import device_of
 from dort_compare.runtime.providers import Provider
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.onnx_run import OnnxRun
@@ -75,7 +76,7 @@ class Unoptimized:
         self.model = model
         self.providers = providers
         self.inputs = {value.name: inputs[value.name] for value in model.graph.input if value.name in inputs}
-        self.device = next((t.device for t in inputs.values() if t.device.type == "cuda"), torch.device("cpu"))
+        self.device = device_of(inputs.values())
         self._parts = Parts(model, providers, self.device)
         self.outputs = [v.name for v in model.graph.output if v.name in self._parts.producers]
         self._dtypes = _dtypes(model)
@@ -205,8 +206,8 @@ def _departure(
     found = distance(right, ours)
     scale = float(found.scale or 0)
     floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
-    gaps = (deviation(right, each) for each in moved)
-    floor += (_MAY_MOVE[precision] if precision else 0.0) * max((gap or 0.0 for gap in gaps), default=0.0)
+    gap = max((deviation(right, each) for each in moved), default=0.0)
+    floor += (_MAY_MOVE[precision] if precision else 0.0) * gap
     if found.max_abs is None or found.max_abs <= floor:
         return None
     return Departure(

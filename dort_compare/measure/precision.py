@@ -109,7 +109,7 @@ class PrecisionWatch:
 
     def _see(self, run: GraphRun, step: Step, astray: set[str]) -> None:
         value, inherits = step.value, not astray.isdisjoint(step.operands)
-        if not is_half_tensor(value) or not value.numel() or _is_view(step) or step.exact.shape != value.shape:
+        if not is_half_tensor(value) or not value.numel() or _shares_memory(step) or step.exact.shape != value.shape:
             if inherits:
                 astray.add(step.node.name)
             return
@@ -152,7 +152,7 @@ def _finding(use: Use) -> Finding | None:
     return "near the range" if use.head_room < _NEAR else None
 
 
-def _is_view(step: Step) -> bool:
+def _shares_memory(step: Step) -> bool:
     """Whether the value shares the memory of an operand, whose use it has."""
     memory = step.value.untyped_storage().data_ptr()
     tensors = (operand for operand in step.operands.values() if isinstance(operand, torch.Tensor))

@@ -163,7 +163,7 @@ def _samples(of: InFloat64, exact: torch.Tensor) -> int:
 
 
 def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
-    return max(deviation(exact, r) or 0.0 if r is not None and r.shape == exact.shape else 0.0 for r in results)
+    return max(deviation(exact, r) if r is not None and r.shape == exact.shape else 0.0 for r in results)
 
 
 def _shaken(dtype: torch.dtype, generator: torch.Generator) -> Change:

@@ -120,7 +120,7 @@ def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> floa
     """How far the value moves where each operand of its node moves by one rounding."""
     moved = [met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES)]
     exact = value.double()
-    return max((deviation(exact, other) or 0.0 for other in moved if other is not None), default=0.0)
+    return max((deviation(exact, o) for o in moved if o is not None and o.shape == exact.shape), default=0.0)
 
 
 def _flips(met: Met, expected: torch.Tensor, value: torch.Tensor, precision: torch.dtype | None) -> bool:

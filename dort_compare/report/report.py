@@ -22,6 +22,7 @@ from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.measure.suggestion import Suggestion
 from dort_compare.measure.verdict import Divergence, Judgement
+from dort_compare.report.causes import verdict_line
 
 if TYPE_CHECKING:
     import pandas
@@ -81,8 +82,6 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as strict JSON, infinity as the string "inf"."""
-        from dort_compare.report.terminal import verdict_line  # noqa: PLC0415  (it imports this file)
-
         first = self.first_divergence
         return {
             "schema": SCHEMA,

@@ -9,22 +9,12 @@ from dort_compare.backends.fallback import grouped
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import cause_text, counted, verdict_line, verdict_lines, wrapped
+from dort_compare.report.causes import counted, verdict_lines, wrapped
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, modules_table
-from dort_compare.report.outcomes import furthest_table, outcome_table, tensors_table
+from dort_compare.report.outcomes import furthest_table, outcome_table
 from dort_compare.report.report import Report
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
-
-__all__ = [
-    "cause_text",
-    "half_lines",
-    "outcome_table",
-    "report_text",
-    "shipped_lines",
-    "tensors_table",
-    "verdict_line",
-]
 
 _CAUSES, _FURTHEST, _ROWS = 3, 5, 8
 

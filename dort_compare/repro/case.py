@@ -15,8 +15,9 @@ from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.floor import rounding
 from dort_compare.measure.local import local_error
 from dort_compare.measure.metrics import distance
-from dort_compare.provenance import Provenance
+from dort_compare.provenance import Provenance, call_of
 from dort_compare.repro.cut import cut_names, cut_out
+from dort_compare.runtime.binding import device_of
 from dort_compare.scalars import as_tensor
 from dort_compare.trace import GraphRun, Replay
 from dort_compare.trace.lockstep import Step, lockstep
@@ -63,10 +64,7 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
     results = {stands[node.name]: node for node in _results(call) if node.name in stands}
     if not results:
         raise UsageError(f"no ONNX value stands for {call.name} of graph {run.index}; choose another node")
-    device = next(
-        (value.device for value in run.inputs.values() if isinstance(value, torch.Tensor)), torch.device("cpu")
-    )
-    parts = Parts(run.onnx_model, run.providers, device)
+    parts = Parts(run.onnx_model, run.providers, device_of(run.inputs.values()))
     nodes, reads = cut_names(parts, results.keys(), {*run.inputs, *stands.values()})
     operands = {name: as_tensor(value) for name, value in run.inputs.items() if name in reads}
     steps: dict[fx.Node, Step] = {}
@@ -94,8 +92,7 @@ def _call(run: GraphRun, name: str) -> fx.Node:
         raise UsageError(
             f"graph {run.index} has no call {name!r}{nearest(name, list(calls))}; check names those that differ"
         )
-    node = calls[name]
-    return node.all_input_nodes[0] if node.target is operator.getitem else node
+    return call_of(calls[name])
 
 
 def _results(call: fx.Node) -> list[fx.Node]:

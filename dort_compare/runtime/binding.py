@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnxruntime as ort
@@ -97,6 +97,13 @@ def as_ort(tensor: torch.Tensor) -> native.OrtValue:
 
 def _ort_device(device: torch.device) -> native.OrtDevice:
     return ort.OrtDevice.make(device.type, device.index or 0)._get_c_device()
+
+
+def device_of(values: Iterable[object]) -> torch.device:
+    """Where a graph runs of which these are inputs: on the first CUDA device that one of the tensors is on, or the
+    CPU."""
+    devices = (value.device for value in values if isinstance(value, torch.Tensor))
+    return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
 
 
 def devices_of(arguments: Sequence[torch.Tensor | float]) -> list[torch.device]:

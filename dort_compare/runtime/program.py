@@ -11,6 +11,7 @@ import torch
 
 from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.rewrites import rewritten
+from dort_compare.runtime.boxed import as_boxed
 from dort_compare.runtime.frozen import Frozen, RunTensors
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.outputs import Argument, Outputs, Result
@@ -105,10 +106,10 @@ class Program:
     def boxed(self) -> Callable[[list[Argument]], list[Result]]:
         """The form that AOTAutograd calls: it empties the list of arguments, so that nothing outlives its last use."""
 
+        @as_boxed
         def call(arguments: list[Argument]) -> list[Result]:
             taken = tuple(arguments)
             arguments.clear()
             return self(*taken)
 
-        call._boxed_call = True  # type: ignore[attr-defined]
         return call

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dort_compare.errors import ExecutionError
+from dort_compare.runtime.binding import device_of
 from dort_compare.scalars import as_tensor
 from dort_compare.trace.graph_run import GraphRun
 from dort_compare.trace.local_run import LocalRun
@@ -74,9 +75,7 @@ def executions(
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
-    tensors = (value for value in run.inputs.values() if isinstance(value, torch.Tensor))
-    device = next((t.device for t in tensors if t.device.type == "cuda"), torch.device("cpu"))
-    parts = Parts(run.onnx_model, run.providers, device, run.engine)
+    parts = Parts(run.onnx_model, run.providers, device_of(run.inputs.values()), run.engine)
     read = {value.name for value in run.onnx_model.graph.input}
     inputs = {name: as_tensor(value) for name, value in run.inputs.items() if name in read}
     in_order = (node.name for node in run.graph_module.graph.nodes if node.op == "call_function")

@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.errors import ExecutionError
+from dort_compare.runtime.binding import device_of
 from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
@@ -33,9 +34,8 @@ def onnx_values(
     if not names:
         return
     feeds = {value.name: as_tensor(inputs[value.name]) for value in model.graph.input}
-    device = next((t.device for t in feeds.values() if t.device.type == "cuda"), torch.device("cpu"))
     session = make_session(_exposing(model, names), AS_IT_IS, providers)
-    values = session.run(feeds, dict.fromkeys(names, device))
+    values = session.run(feeds, dict.fromkeys(names, device_of(feeds.values())))
     for name in names:
         yield name, values.pop(0)
 

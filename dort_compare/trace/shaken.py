@@ -17,7 +17,7 @@ from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import in_reverse, is_unsorted, sorted_dim
 from dort_compare.trace.watched import See, Watched
-from dort_compare.views import is_view
+from dort_compare.views import moves_nothing
 
 _UNIT = 0.75
 """Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
@@ -196,7 +196,11 @@ def _chooses(exact: Any, again: Any) -> bool:
 def _rounds(node: fx.Node) -> bool:
     """Whether the node is an operation of torch on values, whose float64 result may be put in the place of its own."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims") or is_view(node):
+    if (
+        not isinstance(target, torch._ops.OpOverload)
+        or target.namespace not in ("aten", "prims")
+        or moves_nothing(node)
+    ):
         return False
     if draws(target) or target._schema.is_mutable:
         return False

@@ -10,7 +10,8 @@ import torch
 from functorch.compile import aot_function
 from torch import Tensor, fx
 
-from dort_compare.backends import again, saved
+from dort_compare.backends import again
+from dort_compare.backends.forward_backward import rewritten_and_cut
 from dort_compare.lowering import decompositions
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -25,9 +26,7 @@ def handed_on(function: Function) -> tuple[list[Any], Tensor]:
         graphs.append(graph)
         return graph
 
-    compiled = aot_function(
-        function, keep, keep, partition_fn=saved.rewriting_partition, decompositions=decompositions()
-    )
+    compiled = aot_function(function, keep, keep, partition_fn=rewritten_and_cut, decompositions=decompositions())
     torch.manual_seed(0)
     operands = [torch.randn(2, 3, 8, 4, requires_grad=True) for _ in range(3)]
     torch.manual_seed(1)

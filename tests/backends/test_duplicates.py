@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import dropout
 
 from dort_compare import DebugBackend
-from dort_compare.backends import saved
+from dort_compare.backends import forward_backward
 from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
@@ -118,7 +118,7 @@ def test_as_much_is_merged_as_by_torch(part: str, monkeypatch: pytest.MonkeyPatc
         merge_duplicates(graph)
         counts.append((before, theirs, len(graph.nodes)))
 
-    monkeypatch.setattr(saved, "merge_duplicates", count)
+    monkeypatch.setattr(forward_backward, "merge_duplicates", count)
     model, inputs = build(part, LlamaConfig(layers=1), batch=1, seq=4)
     torch.compile(model, backend=DebugBackend(providers=["cpu"]))(*inputs)
     ((before, theirs, ours),) = counts
@@ -144,7 +144,7 @@ def test_zeros_of_both_signs(backend: str) -> None:
 
 
 def test_whoever_switches_torchs_pass_off_switches_ours_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "merge_duplicates", lambda graph: pytest.fail("merged"))
+    monkeypatch.setattr(forward_backward, "merge_duplicates", lambda graph: pytest.fail("merged"))
     with functorch_config.patch(cse=False):
         torch.compile(nn.Linear(3, 3), backend="dort_debug")(torch.ones(2, 3)).sum().backward()
 

@@ -13,8 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import lower, registry
-from dort_compare.lowering.survey import Survey, call_of, survey
-from dort_compare.provenance import FX_NODE
+from dort_compare.lowering.survey import Survey, survey
+from dort_compare.provenance import FX_NODE, call_of
 from dort_compare.runtime import newest_opset
 
 aten = torch.ops.aten

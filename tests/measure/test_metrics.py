@@ -521,7 +521,8 @@ def test_deviation_is_the_max_abs_of_distance(dtype, monkeypatch):
 
 def test_deviation_of_nothing_and_of_two_shapes():
     assert deviation(torch.empty(0), torch.empty(0)) == 0
-    assert deviation(torch.zeros(3), torch.zeros(1, 3)) is None
+    with pytest.raises(ValueError, match=r"^no deviation of shape \(1, 3\) from \(3,\)$"):
+        deviation(torch.zeros(3), torch.zeros(1, 3))
 
 
 def test_sides_get_the_names_of_what_was_compared() -> None:

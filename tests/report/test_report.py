@@ -15,8 +15,8 @@ from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.verdict import judge
 from dort_compare.report import Report
+from dort_compare.report.causes import verdict_line
 from dort_compare.report.tables import number
-from dort_compare.report.terminal import verdict_line
 
 ROW_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "dtype", "shape", "module", "source", "inherited", "local",

@@ -14,13 +14,13 @@ from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.max_pooling import (
     adaptive_windows,
     batch,
-    each,
     static_sizes,
     unbatch,
     window_attributes,
 )
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.spatial import each
 from dort_compare.lowering.windows import window_sums
 
 aten = torch.ops.aten

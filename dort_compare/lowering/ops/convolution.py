@@ -15,6 +15,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.spatial import each
 from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
@@ -36,15 +37,11 @@ class Geometry:
     def of(
         cls, rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
     ) -> Geometry:
-        return cls(_each(stride, rank), _each(padding, rank), _each(dilation, rank), groups)
+        return cls(each(stride, rank), each(padding, rank), each(dilation, rank), groups)
 
     def attributes(self) -> dict[str, Any]:
         pads = self.padding * 2
         return {"strides": self.strides, "pads": pads, "dilations": self.dilations, "group": self.groups}
-
-
-def _each(numbers: Sequence[int], rank: int) -> list[int]:
-    return list(numbers) * rank if len(numbers) == 1 else list(numbers)
 
 
 @lowering(aten.convolution.default)
@@ -76,7 +73,7 @@ def _transposed(
     op: Builder, operands: Sequence[ir.Value], geometry: Geometry, output_padding: Sequence[int]
 ) -> ir.Value:
     """Output padding gives back what padding cut from the end; only beyond that it is ONNX's, less than the stride."""
-    added = _each(output_padding, len(geometry.strides))
+    added = each(output_padding, len(geometry.strides))
     ends = [max(pad - more, 0) for pad, more in zip(geometry.padding, added, strict=True)]
     beyond = [max(more - pad, 0) for pad, more in zip(geometry.padding, added, strict=True)]
     if any(more >= stride for more, stride in zip(beyond, geometry.strides, strict=True)):

@@ -13,6 +13,7 @@ from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shap
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
+from dort_compare.lowering.spatial import each
 from dort_compare.lowering.windows import Windows, windowed
 
 aten = torch.ops.aten
@@ -110,11 +111,6 @@ def _nan_places(op: Builder, x: ir.Value, rank: int) -> ir.Value:
 
 def _is_place(op: Builder, last_nan: ir.Value) -> ir.Value:
     return op.GreaterOrEqual(last_nan, op.const(0, dtype_of(last_nan)))
-
-
-def each(numbers: Sequence[int], rank: int) -> list[int]:
-    """One number for each spatial dimension; torch lets one stand for all."""
-    return list(numbers) * rank if len(numbers) == 1 else list(numbers)
 
 
 def window_attributes(

@@ -23,7 +23,7 @@ from dort_compare.randomness import draws
 from dort_compare.views import history, memories
 
 
-def partition(
+def cut_joint(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Torch's partitioner, which honours activation checkpointing; inductor and aot_eager use it too.
@@ -53,14 +53,14 @@ def partition(
     return forward, backward
 
 
-def rewriting_partition(
+def rewritten_and_cut(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """``partition``, with what is rewritten where both graphs are at hand: before it, and after."""
+    """``cut_joint``, with what is rewritten where both graphs are at hand: before it, and after."""
     row_sums_of_outputs(joint.graph)
     fill_apart(joint.graph)
     compute_again(joint.graph)
-    forward, backward = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    forward, backward = cut_joint(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
     save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
 

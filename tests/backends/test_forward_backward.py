@@ -17,7 +17,8 @@ from torch.nn.utils.parametrizations import spectral_norm
 from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, compare
-from dort_compare.backends import saved
+from dort_compare.backends import forward_backward
+from dort_compare.backends.forward_backward import cut_joint
 
 
 class Adversaries(nn.Module):
@@ -159,6 +160,6 @@ def test_the_size_of_what_is_written_is_no_view_of_it(monkeypatch: pytest.Monkey
     new.meta, size.meta = {"val": torch.rand(4)}, {"val": 4}
     output.meta["desc"] = [InputMutationAOTOutput(PlainAOTInput(0)), SavedForBackwardsAOTOutput(0)]
     whole = fx.GraphModule(nn.Module(), graph)
-    monkeypatch.setattr(saved, "min_cut_rematerialization_partition", lambda *_, **__: (whole, whole))
-    forward, _ = saved.partition(whole, (), num_fwd_outputs=1)
+    monkeypatch.setattr(forward_backward, "min_cut_rematerialization_partition", lambda *_, **__: (whole, whole))
+    forward, _ = cut_joint(whole, (), num_fwd_outputs=1)
     assert forward.graph.output_node().args == ((new, size),)
