@@ -16,6 +16,7 @@ import argparse
 import functools
 import json
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from unittest import mock
 
 import torch
@@ -26,6 +27,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from turns import milliseconds, ratio, timed
 
 from dort_compare import rewrites
+from dort_compare.rewrites import STAGES
+from dort_compare.rewrites.rules.by_head import by_head
 
 ROUNDS = 9
 WAYS = ("eager", "whole", "by head")
@@ -53,9 +56,10 @@ def attention(way: str, kinds: Collection[str]) -> Attention:
     return attend if way == "eager" else torch.compile(attend, backend="dort", options={"cache": False})
 
 
-def compiling(way: str) -> mock._patch_dict:
+def compiling(way: str) -> AbstractContextManager[object]:
     """Within it, what compiles does so as ``way`` says."""
-    return mock.patch.dict(rewrites.LAST, clear=way == "whole")
+    apart = [{op: [rule for rule in rules if rule is not by_head] for op, rules in each.items()} for each in STAGES]
+    return mock.patch.object(rewrites, "STAGES", apart if way == "whole" else STAGES)
 
 
 def operands(size: list[int]) -> list[Tensor]:

@@ -35,9 +35,9 @@ from dort_compare import DebugBackend, compare
 from dort_compare.backends import CompiledGraph
 from dort_compare.comparison.values import Examination
 from dort_compare.compiled import Compiled, graph_run, run_compiled
+from dort_compare.measure.before_onnx.tracing import Tracing
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.judging import Judge
-from dort_compare.measure.tracing import Tracing
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime.program import Program

@@ -20,8 +20,8 @@ from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
 from dort_compare.errors import DumpError, ExecutionError, UsageError, nearest, told
 from dort_compare.lowering.targets import find_target
-from dort_compare.measure.bisect import Bisection, bisect
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.optimizers.bisect import Bisection, bisect
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row

@@ -17,10 +17,10 @@ from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import told
-from dort_compare.measure.departures import effectless, unfolded
-from dort_compare.measure.diff_verdict import findings
-from dort_compare.measure.two_models import Lockstep, Met
-from dort_compare.measure.value_rows import PairJudge, ValueRow
+from dort_compare.measure.diff.refuted_pairs import effectless, unfolded
+from dort_compare.measure.diff.two_models import Lockstep, Met
+from dort_compare.measure.diff.value_rows import PairJudge, ValueRow
+from dort_compare.measure.diff.verdict import findings
 from dort_compare.report.diff import Diff
 from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings

@@ -13,7 +13,7 @@ from torch._decomp import decomposition_table
 
 from dort_compare import Report, compare
 from dort_compare.backends import aot
-from dort_compare.measure.tracing import Tracing
+from dort_compare.measure.before_onnx.tracing import Tracing
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace import Outcome
 

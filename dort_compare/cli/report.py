@@ -21,7 +21,7 @@ def report(*, reports: tuple[Path, ...], html_file: Path | None) -> bool:
     Exit status: of one report 1 where it diverges, of several 1 where something is worse in the newest than in the one
     before it.
     """
-    from dort_compare.measure.changes import courses
+    from dort_compare.measure.history.changes import courses
     from dort_compare.report.changes import changes_text
     from dort_compare.report.html import changes_page
     from dort_compare.report.reading import read_runs
@@ -39,7 +39,7 @@ def report(*, reports: tuple[Path, ...], html_file: Path | None) -> bool:
 
 
 def _alone(file: Path, html_file: Path | None) -> bool:
-    from dort_compare.measure.runs import run_of
+    from dort_compare.measure.history.runs import run_of
     from dort_compare.report.html import page
     from dort_compare.report.reading import read_report
 

@@ -8,7 +8,7 @@ import onnx
 
 from dort_compare.align.models import align_models, labels, value_names
 from dort_compare.backends import CompiledGraph
-from dort_compare.measure.pairs import ModelTrace, PairRow, pair_row
+from dort_compare.measure.diff.side_by_side import ModelTrace, PairRow, pair_row
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.scalars import as_tensor
 from dort_compare.trace.onnx import initializers, onnx_values, optimized

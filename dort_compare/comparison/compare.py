@@ -19,11 +19,11 @@ from dort_compare.comparison.whole import Whole, whole
 from dort_compare.compiled import Compiled, graph_run, run_other
 from dort_compare.dtypes import HALF
 from dort_compare.errors import UsageError
+from dort_compare.measure.before_onnx.tracing import EagerModules, Tracing
+from dort_compare.measure.half.suggest import suggest_fp32
 from dort_compare.measure.optimized import judge_shipped, unexplained
 from dort_compare.measure.outcome import OutcomeRow, outcome_of, refuse_chance
 from dort_compare.measure.reach import Lineage
-from dort_compare.measure.suggest import suggest_fp32
-from dort_compare.measure.tracing import EagerModules, Tracing
 from dort_compare.report import Report
 from dort_compare.report.environment import environment, settings
 from dort_compare.report.progress import Waiting

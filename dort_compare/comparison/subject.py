@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from dort_compare.measure.before_onnx.tracing import EagerModules
 from dort_compare.measure.outcome import precision_of
-from dort_compare.measure.tracing import EagerModules
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.in_float64 import run_in_float64

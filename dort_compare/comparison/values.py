@@ -11,10 +11,10 @@ from dort_compare.backends.record import Results
 from dort_compare.comparison.effort import Effort
 from dort_compare.errors import one_line
 from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.half.precision import Precision, PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, shipped_rows
 from dort_compare.measure.pictures import Pictures
-from dort_compare.measure.precision import Precision, PrecisionWatch
 from dort_compare.measure.rows import Row
 from dort_compare.report.progress import SCATTER, Waiting
 from dort_compare.trace import GraphRun

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dort_compare.measure.departure import first_departure
-from dort_compare.measure.modules import ModuleRow
+from dort_compare.measure.before_onnx.departure import first_departure
+from dort_compare.measure.before_onnx.modules import ModuleRow
+from dort_compare.measure.before_onnx.tracing import Tracing
+from dort_compare.measure.noise.scatter import within
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.scatter import within
-from dort_compare.measure.tracing import Tracing
 from dort_compare.measure.verdict import Divergence
 from dort_compare.report.progress import SCATTER, Waiting
 

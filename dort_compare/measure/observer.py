@@ -11,11 +11,11 @@ import torch
 from torch import fx
 
 from dort_compare.errors import one_line
-from dort_compare.measure.floor import noise_floor
-from dort_compare.measure.gaps import Gaps, wild_elements
-from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.distance.metrics import Distance, deviation, distance
+from dort_compare.measure.noise.floor import noise_floor
+from dort_compare.measure.noise.gaps import Gaps, hiding_elements
+from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
 from dort_compare.measure.rows import Row, is_noise, json_number
-from dort_compare.measure.scatter import SAMPLES, Sample, Scatter
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import Executed
@@ -120,7 +120,7 @@ def _measured(
         return found, floor(None)
     allowed = floor(max(deviation(exact, value) for value in (expected, own)))
     is_near = is_noise(found, allowed)
-    wild = wild_elements(floor, found, own, shipped, exact, expected, own) if is_near else None
+    wild = hiding_elements(floor, found, own, shipped, exact, expected, own) if is_near else None
     if wild is None:
         return found, allowed
     own, shipped, expected, exact = (side.masked_fill(wild, 0) for side in (own, shipped, expected, exact))

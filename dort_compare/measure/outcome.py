@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UsageError
-from dort_compare.measure.floor import coarsest, noise_floor
-from dort_compare.measure.gaps import Gaps, is_referee, wild_elements
-from dort_compare.measure.metrics import Distance, Number, measure
+from dort_compare.measure.distance.metrics import Distance, Number, measure
+from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
 from dort_compare.measure.rows import is_noise, json_number
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
@@ -120,7 +120,7 @@ def _measured(
     if ok and exact is not None and torch_error:
         if not is_referee(exact, expected, torch_error, float(found.scale or 0.0), coarse):
             return _measured(row, expected, got, None, coarse)
-        wild = wild_elements(floor_of, found, expected, got, exact, expected)
+        wild = hiding_elements(floor_of, found, expected, got, exact, expected)
         if wild is not None:
             expected, got, exact = (side.masked_fill(wild, 0) for side in (expected, got, exact))
             return _measured(row, expected, got, exact, coarse)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dort_compare.measure.distances import Number
-from dort_compare.measure.integers import as_floats, gaps
+from dort_compare.measure.distance.distances import Number
+from dort_compare.measure.distance.integers import as_floats, gaps
 
 Array = npt.NDArray[np.float64]
 _SAMPLE = 2**14

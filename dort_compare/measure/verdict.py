@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dort_compare.measure.metrics import Distance, Number
+from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number

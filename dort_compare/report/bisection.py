@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dort_compare.measure.bisect import Bisection, Blamed
-from dort_compare.measure.onnx_error import Departure
+from dort_compare.measure.optimizers.bisect import Bisection, Blamed
+from dort_compare.measure.optimizers.onnx_error import Departure
 from dort_compare.plain import printable
 from dort_compare.report.causes import wrapped
 

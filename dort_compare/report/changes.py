@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 
-from dort_compare.measure.changes import Change, Course
-from dort_compare.measure.runs import ReportedRun
+from dort_compare.measure.history.changes import Change, Course
+from dort_compare.measure.history.runs import ReportedRun
 from dort_compare.plain import readable
 from dort_compare.report.causes import wrapped
 from dort_compare.report.tables import new_table, number, rendered

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dort_compare.files import write
-from dort_compare.measure.diff_verdict import Cause, Findings
-from dort_compare.measure.value_rows import ValueRow
+from dort_compare.measure.diff.value_rows import ValueRow
+from dort_compare.measure.diff.verdict import Cause, Findings
 from dort_compare.measure.verdict import Judgement
 from dort_compare.plain import readable
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text

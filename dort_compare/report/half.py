@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from dort_compare.measure.precision import Precision, RangeUse
-from dort_compare.measure.suggestion import KeptNode, Suggestion
+from dort_compare.measure.half.precision import Precision, RangeUse
+from dort_compare.measure.half.suggestion import KeptNode, Suggestion
 
 _SHOWN = 8
 

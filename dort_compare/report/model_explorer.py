@@ -16,7 +16,7 @@ from typing import Any
 
 from dort_compare.dump.files import write_whole
 from dort_compare.files import check_folder
-from dort_compare.measure.distances import Distance
+from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.rows import SEVERITY, Row
 
 _BY_STATUS = {"thresholds": [{"value": n, "bgColor": c} for n, c in enumerate(("#b7e1cd", "#fce8b2", "#f28b82"))]}

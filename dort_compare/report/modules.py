@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dort_compare.measure.modules import ModuleRow, alignment
+from dort_compare.measure.before_onnx.modules import ModuleRow, alignment
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
 from dort_compare.report.tables import new_table, number, rendered

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dort_compare.errors import UsageError, said
-from dort_compare.measure.runs import ReportedRun, is_one_model, run_of
+from dort_compare.measure.history.runs import ReportedRun, is_one_model, run_of
 from dort_compare.report.report import SCHEMA
 
 _TEXT = (str, type(None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dort_compare.measure.pairs import PairedValue, PairRow
+from dort_compare.measure.diff.side_by_side import PairedValue, PairRow
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 

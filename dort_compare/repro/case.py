@@ -12,9 +12,9 @@ from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.errors import ExecutionError, UsageError, nearest
-from dort_compare.measure.floor import rounding
-from dort_compare.measure.local import local_error
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
+from dort_compare.measure.noise.floor import rounding
+from dort_compare.measure.noise.local import local_error
 from dort_compare.provenance import Provenance, call_of
 from dort_compare.repro.cut import cut_names, cut_out
 from dort_compare.runtime.binding import device_of

@@ -15,7 +15,7 @@ import torch
 from dort_compare.dump.files import writing
 from dort_compare.dump.staging import staged
 from dort_compare.dump.tensors import save_tensors
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.plain import printable
 from dort_compare.repro.case import Case, Result
 from dort_compare.repro.cut import fed_as, for_numpy

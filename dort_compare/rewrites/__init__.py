@@ -1,4 +1,4 @@
-"""Rewrites of a lowered model that ONNX Runtime's own optimizers do not make: one file each."""
+"""Rewrites of a lowered model that ONNX Runtime's own optimizers do not make; `rules` has one file each."""
 
 from __future__ import annotations
 
@@ -11,34 +11,31 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
-from dort_compare.rewrites.bias import mask_into_bias
-from dort_compare.rewrites.blocks import in_blocks
-from dort_compare.rewrites.by_head import by_head
-from dort_compare.rewrites.heads import with_heads
-from dort_compare.rewrites.rms_norm import rms_norm
-from dort_compare.rewrites.row import row_into_matmul
-from dort_compare.rewrites.scale import scale_into_matmul
-from dort_compare.rewrites.softmax import softmax
+from dort_compare.rewrites.rules.bias import mask_into_bias
+from dort_compare.rewrites.rules.blocks import in_blocks
+from dort_compare.rewrites.rules.by_head import by_head
+from dort_compare.rewrites.rules.heads import with_heads
+from dort_compare.rewrites.rules.rms_norm import rms_norm
+from dort_compare.rewrites.rules.row import row_into_matmul
+from dort_compare.rewrites.rules.scale import scale_into_matmul
+from dort_compare.rewrites.rules.softmax import softmax
 
 Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "Mul": (scale_into_matmul,),
-    "ReduceMax": (softmax,),
-    "ReduceMean": (rms_norm,),
-    "Sub": (row_into_matmul,),
-}
-"""By the op type of the node that each starts from."""
-
-THEN: dict[str, tuple[Rule, ...]] = {"FusedMatMul": (with_heads,), "MatMul": (with_heads,)}
-"""Those that make way for the last."""
-
-LAST: dict[str, tuple[Rule, ...]] = {"FusedMatMul": (by_head,), "MatMul": (by_head,)}
-"""Those that take together what the others have left."""
-
-WITHIN: dict[str, tuple[Rule, ...]] = {"Scan": (mask_into_bias, in_blocks)}
-"""Those that change what was taken together."""
+STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
+    {
+        "Mul": (scale_into_matmul,),
+        "ReduceMax": (softmax,),
+        "ReduceMean": (rms_norm,),
+        "Sub": (row_into_matmul,),
+    },
+    {"FusedMatMul": (with_heads,), "MatMul": (with_heads,)},
+    {"FusedMatMul": (by_head,), "MatMul": (by_head,)},
+    {"Scan": (mask_into_bias, in_blocks)},
+)
+"""By the op type of the node that each starts from, in order: those that stand alone, one that makes way for the next,
+one that takes together what the others have left, and those that change what was taken together."""
 
 ON_CPU = {by_head, in_blocks, mask_into_bias, with_heads, row_into_matmul}
 """Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
@@ -57,7 +54,7 @@ def rewritten(model: ir.Model, providers: Sequence[tuple[str, Any]]) -> ir.Model
     copy = model.clone()
     RemoveUnusedNodesPass()(copy)
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        for rules in (RULES, THEN, LAST, WITHIN):
+        for rules in STAGES:
             _apply(copy, {op_type: [r for r in each if is_cpu or r not in ON_CPU] for op_type, each in rules.items()})
     return copy
 

@@ -11,9 +11,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from dort_compare.errors import ExecutionError
-from dort_compare.measure import bisect as bisect_room
-from dort_compare.measure.bisect import bisect
-from dort_compare.measure.onnx_error import Departure, Unoptimized
+from dort_compare.measure.optimizers import bisect as bisect_room
+from dort_compare.measure.optimizers.bisect import bisect
+from dort_compare.measure.optimizers.onnx_error import Departure, Unoptimized
 
 CPU = [("CPUExecutionProvider", {})]
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from past_reports import output, report, row
 
-from dort_compare.measure.changes import Course, courses
-from dort_compare.measure.runs import run_of
+from dort_compare.measure.history.changes import Course, courses
+from dort_compare.measure.history.runs import run_of
 from dort_compare.report.changes import changes_text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.ddmin import smallest
+from dort_compare.measure.optimizers.ddmin import smallest
 
 ITEMS = list(range(9))
 SETS = st.lists(st.frozensets(st.sampled_from(ITEMS)), min_size=1, max_size=4)

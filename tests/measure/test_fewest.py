@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.fewest import fewest
+from dort_compare.measure.half.fewest import fewest
 
 
 @given(st.integers(1, 40), st.lists(st.sets(st.integers(0, 39), min_size=1, max_size=4), min_size=1, max_size=3))

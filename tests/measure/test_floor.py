@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.floor import coarsest, noise_floor, rounding, rounding_of
+from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
 
 
 @pytest.mark.parametrize(

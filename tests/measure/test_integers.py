@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.integers import LOWEST, as_floats, gaps, ordered
+from dort_compare.measure.distance.integers import LOWEST, as_floats, gaps, ordered
 
 ENDS = [(dtype, torch.iinfo(dtype)) for dtype in (torch.int8, torch.uint8, torch.int64, torch.uint64)]
 

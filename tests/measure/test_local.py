@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 import dort_compare
 from dort_compare.lowering import registered, registry
-from dort_compare.measure.extremes import has_same_extremes
-from dort_compare.measure.local import local_error
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
+from dort_compare.measure.noise.extremes import has_same_extremes
+from dort_compare.measure.noise.local import local_error
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace import Replay
 

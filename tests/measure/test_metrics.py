@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure import metrics
-from dort_compare.measure.metrics import Distance, deviation, distance
+from dort_compare.measure.distance import metrics
+from dort_compare.measure.distance.metrics import Distance, deviation, distance
 
 INF, NAN = math.inf, math.nan
 INT64 = torch.iinfo(torch.int64)

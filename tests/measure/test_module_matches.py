@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, fx
 
 from dort_compare.align.sightings import Sighting
-from dort_compare.measure.module_matches import Matches
-from dort_compare.measure.scatter import Scatter
+from dort_compare.measure.before_onnx.module_matches import Matches
+from dort_compare.measure.noise.scatter import Scatter
 from dort_compare.trace.eager_modules import Held
 from dort_compare.trace.module_calls import ModuleCall, Place
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from samples_of_steps import executed
 
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.picture import picture
 from dort_compare.measure.pictures import KEPT, Pictures
 from dort_compare.measure.rows import Row

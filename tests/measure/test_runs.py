@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from past_reports import output, report, row
 
-from dort_compare.measure.runs import is_one_model, run_of
+from dort_compare.measure.history.runs import is_one_model, run_of
 
 
 def test_a_run_says_what_departs_and_how_far() -> None:

@@ -21,8 +21,8 @@ from dort_compare import Report, compare
 from dort_compare.compiled import graph_run
 from dort_compare.lowering import registered, registry
 from dort_compare.measure import judging
+from dort_compare.measure.distance.metrics import measure
 from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.measure.metrics import measure
 from dort_compare.trace import executions, parts
 
 aten = torch.ops.aten

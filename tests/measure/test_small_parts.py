@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dort_compare.measure import small_parts
-from dort_compare.measure.floor import rounding
+from dort_compare.measure.noise import small_parts
+from dort_compare.measure.noise.floor import rounding
 
 ALLOWED = rounding(torch.float32)
 

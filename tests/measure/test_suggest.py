@@ -14,9 +14,9 @@ from dort_compare import compare
 from dort_compare.backends import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.errors import UsageError
-from dort_compare.measure import suggest
-from dort_compare.measure.half_floor import relative_error
-from dort_compare.measure.suggest import suggest_fp32
+from dort_compare.measure.half import suggest
+from dort_compare.measure.half.half_floor import relative_error
+from dort_compare.measure.half.suggest import suggest_fp32
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report.half import suggestion_lines
 from dort_compare.trace.modules import Call, run_module

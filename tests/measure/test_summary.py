@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.summary import WIDTH, summarize
+from dort_compare.measure.distance.summary import WIDTH, summarize
 
 DTYPES = [
     torch.bool,

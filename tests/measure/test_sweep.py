@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure import metrics
-from dort_compare.measure.metrics import deviation, distance, measure
+from dort_compare.measure.distance import metrics
+from dort_compare.measure.distance.metrics import deviation, distance, measure
 
 NARROW = [torch.float32, torch.float16, torch.bfloat16]
 SPECIAL = [0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-45, 1e30, -3.4e38]

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare import compare
-from dort_compare.measure.terms import terms
+from dort_compare.measure.noise.terms import terms
 from dort_compare.trace import Replay
 
 aten = torch.ops.aten

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.use import use_of
+from dort_compare.measure.half.use import use_of
 
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 

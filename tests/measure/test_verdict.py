@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge

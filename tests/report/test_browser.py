@@ -15,9 +15,9 @@ from chromium import MISSING, chromium
 from samples import INF, NAN, ONE, report, row
 from selenium.webdriver import ActionChains, Chrome, Keys
 
-from dort_compare.measure.changes import courses
+from dort_compare.measure.history.changes import courses
+from dort_compare.measure.history.runs import run_of
 from dort_compare.measure.picture import picture
-from dort_compare.measure.runs import run_of
 from dort_compare.onnx_diff import diff
 from dort_compare.report import Report, html
 

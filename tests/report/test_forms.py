@@ -16,7 +16,7 @@ import torch
 from sarif_pydantic import Sarif
 
 from dort_compare.errors import UsageError
-from dort_compare.measure.metrics import distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.outcome import outcome_rows
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge

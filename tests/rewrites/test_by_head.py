@@ -51,7 +51,7 @@ def values(of: ir.Model) -> list[np.ndarray]:
     return session.run(None, feeds)
 
 
-RULE = importlib.import_module("dort_compare.rewrites.by_head")
+RULE = importlib.import_module("dort_compare.rewrites.rules.by_head")
 
 
 @pytest.fixture(params=["head", "example"])

@@ -23,9 +23,9 @@ from dort_compare import compare
 from dort_compare.rewrites import rewritten
 from dort_compare.rewrites.graph import sizes_of
 
-HEAD = importlib.import_module("dort_compare.rewrites.by_head")
+HEAD = importlib.import_module("dort_compare.rewrites.rules.by_head")
 AGAIN = importlib.import_module("dort_compare.backends.again")
-BLOCKS = importlib.import_module("dort_compare.rewrites.blocks")
+BLOCKS = importlib.import_module("dort_compare.rewrites.rules.blocks")
 QUERIES, KEYS, WIDTH = 7, 6, 4
 SIZES = {
     "q": (2, 3, QUERIES, WIDTH),

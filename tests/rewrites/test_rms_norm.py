@@ -156,7 +156,7 @@ def test_the_nodes_that_went_into_it_are_named() -> None:
 
 
 def test_a_wrong_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = importlib.import_module("dort_compare.rewrites.rms_norm")
+    rule = importlib.import_module("dort_compare.rewrites.rules.rms_norm")
     right = rule._replace
     monkeypatch.setattr(rule, "_replace", lambda *given: right(*given[:-1], given[-1] + 1e-2))
     report = compare(Norm(), (torch.randn(4, 8),), optimized=True, rewrites=True)

@@ -114,6 +114,6 @@ def test_the_verdict_on_the_gradient_of_attention_is_clean(caplog: pytest.LogCap
 
 
 def test_a_wrong_rewrite_is_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dort_compare.rewrites.row.np.full", lambda sizes, _, dtype: np.zeros(sizes, dtype))
+    monkeypatch.setattr("dort_compare.rewrites.rules.row.np.full", lambda sizes, _, dtype: np.zeros(sizes, dtype))
     report = compare(Attention(), inputs(), backward=True, optimized=True, rewrites=True)
     assert report.verdict == "diverge"

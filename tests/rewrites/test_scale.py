@@ -126,7 +126,7 @@ class Scaled(nn.Module):
 
 
 def test_a_rewrite_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dort_compare.rewrites import scale
+    from dort_compare.rewrites.rules import scale
 
     right = scale._set_alpha
     monkeypatch.setattr(

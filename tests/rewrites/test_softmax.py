@@ -171,7 +171,7 @@ def test_the_comparison_finds_nothing_wrong_with_it(mask: str | None) -> None:
 
 
 def test_a_forgotten_mask_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = importlib.import_module("dort_compare.rewrites.softmax")
+    rule = importlib.import_module("dort_compare.rewrites.rules.softmax")
     right = rule._replace
     monkeypatch.setattr(rule, "_replace", lambda *given: right(*given[:-1], None))
     report = compare(Attention(), (*operands(), MASKS["a mask"]()), optimized=True, rewrites=True)

@@ -10,8 +10,8 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from dort_compare.measure.changes import Course
-from dort_compare.measure.runs import ReportedRun
+from dort_compare.measure.history.changes import Course
+from dort_compare.measure.history.runs import ReportedRun
 from dort_compare.report.html.columns import columns
 
 _FOLDER = resources.files("dort_compare.report.html")

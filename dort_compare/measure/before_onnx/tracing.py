@@ -1,0 +1,135 @@
+"""Plain eager against the compiled model with its graphs on torch's kernels: what enters before ONNX."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from dort_compare.align.sightings import Lookout, RunGraph, Sighting
+from dort_compare.align.traced_calls import modules_of
+from dort_compare.backends import DebugBackend
+from dort_compare.errors import one_line
+from dort_compare.measure.before_onnx.module_matches import Matches
+from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
+from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter, Scatters, outcome_scatters, within
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.trace import Outcome
+from dort_compare.trace.eager_modules import Held, module_values
+from dort_compare.trace.module_calls import ModuleCalls, Place
+from dort_compare.trace.shaken import shaken
+from dort_compare.trace.watched import See, run_watched
+
+_LOG = logging.getLogger("dort_compare.measure")
+
+
+class EagerModules:
+    """What the modules of the plain model gave in one run, kept by reference: autograd holds most of it anyway."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self.held: dict[Place, Held] = {}
+        self.calls = ModuleCalls(model)
+        self._known: set[object] = set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it the plain model is to be run."""
+        with module_values(self._model, self._hold) as self.calls:
+            yield
+
+    def _hold(self, place: Place, tensor: torch.Tensor) -> None:
+        """What one module took as another returned it is held once."""
+        held = Held(tensor)
+        if place.kind != "input" or held.content not in self._known:
+            self.held[place] = held
+        self._known.add(held.content)
+
+
+class Tracing:
+    """The compiled model once more, every graph on torch's kernels, held against the plain one module by module.
+
+    ``call`` runs the compiled model of ``backend``. ``reference`` is its outcome.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        backend: DebugBackend,
+        call: Callable[[], Outcome],
+        eager: EagerModules,
+        precision: torch.dtype | None,
+    ) -> None:
+        self._model, self._backend, self._call = model, backend, call
+        self._in_eager = eager.calls.begun
+        self._matches = Matches(eager.held, precision)
+        eager.held.clear()
+        self.reference, calls = self._run(run_watched, self._matches.see)
+        self._in_graphs = calls.begun
+        self._matches.forget()
+
+    def settle_in_float64(self, run: Callable[[], object]) -> None:
+        """Has ``run`` run the plain model in float64, if any departs: what does no further than eager is settled."""
+        if self._matches.suspects:
+            with module_values(self._model, self._matches.hold_against_float64):
+                run()
+
+    def settle_unread(self) -> None:
+        """Settles suspects that equal a value computed within their module: what the graphs do not pass on, as nobody
+        reads it, was held against another value. To be called where all outputs and gradients agree."""
+        names = ModuleCalls(self._model).names
+
+        def run(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+            def shown(node: fx.Node, value: torch.Tensor) -> None:
+                self._matches.settle_within([names.get(module) for module in modules_of(node)], node, value)
+                see(node, value)
+
+            return run_watched(graph_module, arguments, shown)
+
+        if self._matches.suspects:
+            self._run(run, lambda _: None)
+
+    def scatters(self, rows: Sequence[OutcomeRow]) -> Scatters:
+        """How far outputs and gradients scatter where roundings fall by chance; nothing where no row or module asks.
+
+        Modules whose departure scatter explains are settled. A sample costs a few steps; there are at most sixteen.
+        """
+        scatters: Scatters = {}
+        places: dict[Place, Scatter] = {}
+        for seed, sample in enumerate(SAMPLES):
+            if not self._matches.suspects and all(row.ok for row in within(rows, scatters)):
+                break
+            try:
+                shown = self._shaken(seed, sample, places)
+            except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+                _LOG.debug("scatter is known of %d runs, the next one fails: %s", seed, one_line(problem))
+                break
+            scatters = outcome_scatters(self.reference, shown, sample, scatters)
+            self._matches.settle(places)
+        return scatters
+
+    def _shaken(self, seed: int, sample: Sample, places: dict[Place, Scatter]) -> Outcome:
+        """One run with roundings by chance; ``places`` grows by what it shows of the suspects."""
+
+        def see(sighting: Sighting) -> None:
+            for place in self._matches.places(sighting):
+                match = self._matches.found.get(place)
+                if match is not None and match.value is not None and match.is_at(sighting):
+                    found = Scatter.of(match.value, sighting.value, sample)
+                    places[place] = places.get(place, Scatter()) | found
+
+        return self._run(shaken(seed, sample.roundings), see)[0]
+
+    def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
+        """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""
+        departs = not all(row.ok for row in traced)
+        return module_rows(self._matches, self._in_eager, self._in_graphs, departs)
+
+    def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, ModuleCalls]:
+        lookout = Lookout(self._model, run, see)
+        with self._backend.executing(lookout.execute), lookout.watching():
+            return self._call(), lookout.calls

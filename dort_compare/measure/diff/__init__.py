@@ -1,0 +1,1 @@
+"""Two ONNX models against each other."""

@@ -1,0 +1,225 @@
+"""Two models run side by side, the second twice: on its own values, and on the first model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from dort_compare.align.pair import Pair
+from dort_compare.align.sides import Side
+from dort_compare.measure.diff.doubted import run_without_doubted
+from dort_compare.measure.noise.shake import shake
+from dort_compare.trace.dataflow import Node
+from dort_compare.trace.engine import Engine, run_nodes
+from dort_compare.trace.execution import BYTES, NODES, Execution, constant
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Met:
+    """A pair with its tensors: the first model's, the second's on its own values, the second's on the first's values.
+
+    ``local`` is None where nothing makes the second value: it is an input or a constant.
+    """
+
+    pair: Pair
+    first: torch.Tensor
+    second: torch.Tensor
+    local: torch.Tensor | None
+    again: Again
+
+
+@dataclass(frozen=True)
+class Again:
+    """Runs the node of a value once more, each operand moved by one rounding."""
+
+    engine: Engine
+    side: Side
+    operands: Tensors
+
+    def shaken(self, name: str, seed: int, precision: torch.dtype | None) -> torch.Tensor | None:
+        """The value on operands that are one rounding of ``precision`` up or down; None where none is a float."""
+        node = self.side.node(name)
+        if node is None:
+            return None
+        generator = torch.Generator().manual_seed(seed)
+        known = {n: self.operands[n] for n in dict.fromkeys(node.operands) if n in self.operands}
+        floats = {n: t for n, t in known.items() if t.is_floating_point()}
+        moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
+        if not moved:
+            return None
+        return run_nodes(self.engine, self.side.flow, [node], self.operands, [name], {**known, **moved})[name]
+
+
+class Lockstep:
+    """Runs both models in steps, ordered so that the values of a pair are alive together and few others are.
+
+    ``refused`` are the pairs, (first, second), on whose first values the second model's nodes could not run.
+    """
+
+    def __init__(self, first: Side, second: Side, pairs: Sequence[Pair], engines: tuple[Engine, Engine]) -> None:
+        self.first, self.second, self.engines = first, second, engines
+        self.refused: set[tuple[str, str]] = set()
+        self._pairs: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            self._pairs.setdefault(pair.second, []).append(pair)
+        self._feeds = {p.second: p.first for p in pairs if p.is_main and self._fits(p)}
+        self._doubtful = {p.second for p in pairs if p.second in self._feeds and self._may_be_wrong(p)}
+
+    def _fits(self, pair: Pair) -> bool:
+        return self.first.sketches[pair.first].group == self.second.sketches[pair.second].group
+
+    def _may_be_wrong(self, pair: Pair) -> bool:
+        """Whether a pair of integers, which may be a shape, is held to be one although they differ."""
+        one, other = self.first.sketches[pair.first], self.second.sketches[pair.second]
+        return pair.how not in ("input", "dataflow") and other.kind == "int" and one.exact != other.exact
+
+    def run(self, inputs: tuple[Tensors, Tensors]) -> Iterator[Met | tuple[str, torch.Tensor]]:
+        """Yields every pair once, and by name the values without a pair that the second model makes of the first's."""
+        first = Execution(self.first.flow, inputs[0], self.engines[0])
+        free = Execution(self.second.flow, inputs[1], self.engines[1])
+        local: dict[str, torch.Tensor] = dict(inputs[1])
+        yield from self._meet_given(first, free)
+        for number, (theirs, ours) in enumerate(self._steps):
+            for name in first.advance(theirs):
+                for pair in self._folded.get(name, ()):
+                    yield Met(pair, first.live[name], self._given(pair.second, free), None, self._nothing)
+            made = free.advance(ours)
+            forced, operands = self._forced(ours, made, {**local, **self._replacements(ours, first, free)}, free)
+            local.update(forced)
+            again = Again(self.engines[1], self.second, {**local, **operands})
+            for name in made:
+                for pair in self._pairs.get(name, ()):
+                    yield Met(pair, self._first_value(pair.first, first.live), made[name], forced[name], again)
+                if name not in self._pairs:
+                    yield name, forced[name]
+            for values, last in ((first.live, self._last[0]), (free.live, self._last[1]), (local, self._last[1])):
+                for name in [name for name in values if last.get(name, -1) <= number]:
+                    del values[name]
+            for name in [name for name in local if name in self._feeds]:
+                del local[name]
+
+    def _forced(
+        self, nodes: Sequence[Node], made: Tensors, operands: Tensors, free: Execution
+    ) -> tuple[Tensors, Tensors]:
+        """What the nodes make of the first model's values, and of which operands."""
+
+        def run(fed: Tensors) -> Tensors:
+            return run_nodes(self.engines[1], self.second.flow, nodes, fed, list(made), self._only_fed(fed))
+
+        read = {name for node in nodes for name in node.operands if name in operands}
+        constants = self.second.flow.constants
+        doubtful = sorted(read & self._doubtful, key=lambda name: (name in constants, name))
+        own = {name: self._given(name, free) for name in doubtful}
+        steers = any(name not in constants for name in doubtful)
+        shapes = {name: made[name].shape for name in made} if steers else {}
+        found, doubted = run_without_doubted(run, operands, own, shapes)
+        self.refused.update((self._feeds[name], name) for name in doubted)
+        return found, {**operands, **doubted}
+
+    def _only_fed(self, operands: Tensors) -> Tensors:
+        return {name: tensor for name, tensor in operands.items() if name in self._feeds}
+
+    def _replacements(self, nodes: Iterable[Node], first: Execution, free: Execution) -> dict[str, torch.Tensor]:
+        """What the nodes read, as far as the first model has it, in the dtypes and shapes of the second."""
+        flow = self.second.flow
+        read = {name for node in flow.with_opaque(list(nodes)) for name in node.operands if name in self._feeds}
+        return {
+            name: self._given(name, free) if self._is_refused(name) else self._adapted(name, first.live)
+            for name in sorted(read)
+            if name not in flow.constants or not self._is_same(name)
+        }
+
+    def _is_refused(self, name: str) -> bool:
+        return (self._feeds[name], name) in self.refused
+
+    def _is_same(self, name: str) -> bool:
+        return self.first.sketches[self._feeds[name]].exact == self.second.sketches[name].exact
+
+    def _adapted(self, name: str, live: Tensors) -> torch.Tensor:
+        wanted = self.second.sketches[name]
+        return self._first_value(self._feeds[name], live).reshape(wanted.shape).to(wanted.dtype)
+
+    def _first_value(self, name: str, live: Tensors) -> torch.Tensor:
+        return constant(self.first.flow, name) if name in self.first.flow.constants else live[name]
+
+    def _meet_given(self, first: Execution, free: Execution) -> Iterator[Met]:
+        """The pairs of inputs and constants of the second model with what is there from the start."""
+        for name, pairs in self._pairs.items():
+            for pair in pairs if name not in self.second.flow.producer else ():
+                if pair.first not in self.first.flow.producer:
+                    value = self._first_value(pair.first, first.live)
+                    yield Met(pair, value, self._given(name, free), None, self._nothing)
+
+    def _given(self, name: str, free: Execution) -> torch.Tensor:
+        return constant(self.second.flow, name) if name in self.second.flow.constants else free.live[name]
+
+    @cached_property
+    def _nothing(self) -> Again:
+        return Again(self.engines[1], self.second, {})
+
+    @cached_property
+    def _folded(self) -> Mapping[str, list[Pair]]:
+        """By result of the first model, its pairs with what the second has from the start."""
+        found: dict[str, list[Pair]] = {}
+        for pair in (pair for pairs in self._pairs.values() for pair in pairs):
+            if pair.second not in self.second.flow.producer and pair.first in self.first.flow.producer:
+                found.setdefault(pair.first, []).append(pair)
+        return found
+
+    # the order
+
+    @cached_property
+    def _times(self) -> list[int]:
+        """By node of the second model, the node of the first after which it runs."""
+        flow, times = self.second.flow, [-1] * len(self.second.flow.nodes)
+        for node in flow.nodes:
+            waits = [times[flow.producer[name][0].index] for name in node.operands if name in flow.producer]
+            waits += [self._made_at(self._feeds[name]) for name in node.operands if name in self._feeds]
+            waits += [self._made_at(pair.first) for name in node.results for pair in self._pairs.get(name, ())]
+            times[node.index] = max(waits, default=-1)
+        for node in reversed(flow.nodes):
+            readers = [times[reader.index] for name in node.results for reader, _ in flow.readers.get(name, ())]
+            if readers and not any(name in self._pairs for name in node.results):
+                times[node.index] = max(times[node.index], min(readers))
+        return times
+
+    def _made_at(self, first: str) -> int:
+        node = self.first.node(first)
+        return node.index if node else -1
+
+    @cached_property
+    def _steps(self) -> list[tuple[list[Node], list[Node]]]:
+        """The nodes of both models that run together."""
+        events = [(node.index, 0, node) for node in self.first.flow.nodes]
+        events += [(self._times[node.index], 1, node) for node in self.second.flow.nodes]
+        events.sort(key=lambda event: (event[0], event[1], event[2].index))
+        steps: list[tuple[list[Node], list[Node]]] = []
+        room = 0
+        for _, which, node in events:
+            size = sum(s.nbytes for n in node.results if (s := (self.first, self.second)[which].sketches.get(n)))
+            if not steps or room < size or len(steps[-1][which]) >= NODES:
+                steps.append(([], []))
+                room = BYTES
+            room -= size
+            steps[-1][which].append(node)
+        return steps
+
+    @cached_property
+    def _last(self) -> tuple[dict[str, int], dict[str, int]]:
+        """By value, the step after which it is not needed."""
+        first: dict[str, int] = {}
+        second: dict[str, int] = {}
+        for number, (theirs, ours) in enumerate(self._steps):
+            for node in theirs:
+                first.update(dict.fromkeys((*self.first.flow.reads(node), *node.results), number))
+            for node in ours:
+                read = self.second.flow.reads(node)
+                second.update(dict.fromkeys((*read, *node.results), number))
+                first.update({self._feeds[name]: number for name in read if name in self._feeds})
+                first.update({pair.first: number for n in node.results for pair in self._pairs.get(n, ())})
+        return first, second

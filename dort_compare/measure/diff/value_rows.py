@@ -1,0 +1,184 @@
+"""One row a pair of values of two models: how far apart, and how much of it the second model's nodes add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from dort_compare.align.pair import Pair
+from dort_compare.align.sides import Side
+from dort_compare.dtypes import dtype_name
+from dort_compare.measure.diff.two_models import Met
+from dort_compare.measure.distance.metrics import Distance, deviation, distance
+from dort_compare.measure.noise.extremes import but_for_extremes
+from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
+from dort_compare.measure.rows import is_noise
+from dort_compare.randomness import RANDOM_OPERATORS
+
+Status = Literal["equal", "noise", "inherits", "departs", "random"]
+_SHAKEN = 8.0
+"""How much more a right computation may err than its result moves where each operand moves by one rounding."""
+_SHAKES = 2
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """A pair and what was measured of it.
+
+    status: equal (every element), noise (no further apart than rounding explains), inherits (further, but not on the
+    first model's values of the operands), departs (there too), random (both draw numbers). noise_floor: the largest
+    local distance that is noise. is_near: whether rounding explains the inherited distance.
+    """
+
+    pair: Pair
+    dtypes: tuple[str, str]
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    op_types: tuple[str, str]
+    inherited: Distance
+    local: Distance | None
+    noise_floor: float
+    status: Status
+    is_near: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "first": self.pair.first,
+            "second": self.pair.second,
+            "how": self.pair.how,
+            "dtypes": list(self.dtypes),
+            "shapes": [list(shape) for shape in self.shapes],
+            "op_types": list(self.op_types),
+            "inherited": self.inherited.to_json(),
+            "local": self.local.to_json() if self.local else None,
+            "noise_floor": self.noise_floor,
+            "status": self.status,
+            "is_near": self.is_near,
+        }
+
+
+class PairJudge:
+    """Turns pairs with their tensors into rows."""
+
+    def __init__(self, first: Side, second: Side, pairs: Sequence[Pair]) -> None:
+        self._sides = first, second
+        self._precision = (
+            _precisions(first, frozenset(pair.first for pair in pairs)),
+            _precisions(second, frozenset(pair.second for pair in pairs)),
+        )
+
+    def row(self, met: Met) -> ValueRow:
+        pair = met.pair
+        first, second = self._sides
+        dtypes = [self._precision[0].get(pair.first), self._precision[1].get(pair.second)]
+        precision = coarsest([dtype for dtype in dtypes if dtype is not None])
+        inherited = _distance(met.first, met.second)
+        local, floor, is_right = self._local(met, inherited, precision)
+        is_near = is_noise(inherited, noise_floor(precision, float(inherited.scale or 0), None))
+        status: Status = (
+            "departs" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
+        )
+        op_types = first.op_type(pair.first), second.op_type(pair.second)
+        return ValueRow(
+            pair=pair,
+            dtypes=(dtype_name(met.first.dtype), dtype_name(met.second.dtype)),
+            shapes=(tuple(met.first.shape), tuple(met.second.shape)),
+            op_types=op_types,
+            inherited=inherited,
+            local=local,
+            noise_floor=floor,
+            status="random" if any(op in RANDOM_OPERATORS for op in op_types) else status,
+            is_near=is_near,
+        )
+
+    def _local(
+        self, met: Met, inherited: Distance, precision: torch.dtype | None
+    ) -> tuple[Distance | None, float, bool]:
+        if met.local is None:
+            found, value = inherited, met.second
+        else:
+            value = met.local
+            found = inherited if _are_equal(value, met.second) else _distance(met.first, value)
+        local = None if met.local is None else found
+        if found.equal:
+            return local, 0.0, True
+        if found.finding or found.max_abs is None:
+            return local, 0.0, False
+        expected, value = _comparable(met.first, value)
+        if not expected.is_floating_point():
+            return local, 0.0, met.local is not None and _flips(met, expected, value, precision)
+        scale, gap = but_for_extremes(expected, value)
+        floor = max(rounding(precision or expected.dtype) * scale, rounding_of(met.first.dtype, scale))
+        if gap > floor and met.local is not None:
+            floor = max(floor, _SHAKEN * _moved(met, met.local, precision))
+        return local, floor, gap <= floor
+
+
+def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> float:
+    """How far the value moves where each operand of its node moves by one rounding."""
+    moved = [met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES)]
+    exact = value.double()
+    return max((deviation(exact, o) for o in moved if o is not None and o.shape == exact.shape), default=0.0)
+
+
+def _flips(met: Met, expected: torch.Tensor, value: torch.Tensor, precision: torch.dtype | None) -> bool:
+    """Whether the elements that differ are among those that one rounding of the operands changes."""
+    firm = torch.ones_like(expected, dtype=torch.bool)
+    for seed in range(_SHAKES):
+        other = met.again.shaken(met.pair.second, seed, precision)
+        if other is None or other.numel() != expected.numel():
+            return False
+        firm &= other.reshape(expected.shape) == value
+    return not (firm & (expected != value)).any().item()
+
+
+def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
+    return distance(*_comparable(first, second)).between("the first", "the second")
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one is other or torch.equal(one, other)
+
+
+def _comparable(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both in the wider dtype of a kind and the second's shape, where the elements are as many: neither is a fault."""
+    if first.numel() == second.numel():
+        first = first.reshape(second.shape)
+    floats = first.is_floating_point() and second.is_floating_point()
+    integers = not any(t.is_floating_point() or t.is_complex() or t.dtype == torch.bool for t in (first, second))
+    if first.dtype != second.dtype and (floats or integers):
+        wider = torch.promote_types(first.dtype, second.dtype) if floats else torch.int64
+        return first.to(wider), second.to(wider)
+    return first, second
+
+
+def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]:
+    """By value, the coarsest floating dtype that it went through since the last paired values, those included.
+
+    A value that is cast to a narrower dtype and back, with nothing computed in between, lost bits for nothing: it
+    keeps the precision of its own dtype.
+    """
+    own = {name: s.dtype for name, s in side.sketches.items() if s.dtype.is_floating_point}
+    found = dict(own)
+    for node in side.flow.nodes:
+        for name in node.results:
+            if name in side.sketches and not _is_cast_back(side, name, own):
+                through = [own[o] for o in node.operands if o in own]
+                through += [found[o] for o in node.operands if o in found and o not in paired]
+                coarse = coarsest([*through, *([own[name]] if name in own else [])])
+                if coarse is not None and name in own:
+                    found[name] = coarse
+    return found
+
+
+def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool:
+    node = side.node(name)
+    narrowed = node.operands[0] if node and node.proto.op_type == "Cast" else ""
+    before = side.node(narrowed)
+    if before is None or before.proto.op_type != "Cast":
+        return False
+    source = before.operands[0]
+    dtypes = [own.get(value) for value in (source, narrowed, name)]
+    return None not in dtypes and dtypes[0] == dtypes[2] == torch.promote_types(dtypes[0], dtypes[1])  # type: ignore[arg-type]

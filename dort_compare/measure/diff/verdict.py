@@ -1,0 +1,228 @@
+"""The verdict over two ONNX models: what departs first, what it rests on and what it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from dort_compare.align.returned import counterparts
+from dort_compare.align.sides import Side
+from dort_compare.measure.diff import outputs as returned
+from dort_compare.measure.diff.value_rows import ValueRow
+from dort_compare.measure.verdict import Judgement
+from dort_compare.trace.dataflow import Node
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What the node of a departing value reads: the second model's name, its partner, and what the first model's node
+    reads in that position; "" where there is none."""
+
+    name: str
+    partner: str
+    expected: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A value that departs on the first model's operands. ``nodes``: by model, the nodes that make it."""
+
+    row: ValueRow
+    nodes: tuple[tuple[str, ...], tuple[str, ...]]
+    operands: tuple[Operand, ...]
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.row.to_json(),
+            "nodes": [list(names) for names in self.nodes],
+            "operands": [vars(operand) for operand in self.operands],
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """A value of one model ("first" or "second") that the other has not, and why it is held to have none."""
+
+    model: str
+    name: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """``reason`` says in a line what the verdict rests on; ``causes`` are all values that depart, in order."""
+
+    titles: tuple[str, str]
+    verdict: Judgement
+    reason: str
+    causes: tuple[Cause, ...]
+    rows: tuple[ValueRow, ...]
+    unpaired: tuple[Unpaired, ...]
+    notes: tuple[str, ...]
+
+
+def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
+    """Judges the rows.
+
+    Diverges where a value departs, an output has no partner, is of another shape, holds another value or is not there,
+    or nothing computed was compared.
+    """
+    by_name = {row.pair.second: row for row in rows if row.pair.is_main}
+    order = _order(second)
+    departing = sorted((r for r in rows if r.status == "departs"), key=lambda row: order.get(row.pair.second, -1))
+    causes = tuple(_cause(row, first, second, by_name) for row in departing)
+    paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
+    unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
+    outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
+    verdict, reason = _verdict(second, rows, causes, returned.fault(first, second, outputs, paired))
+    notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
+    if not causes:
+        notes += tuple(_accumulated(by_name, second))
+    return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
+
+
+def _verdict(
+    second: Side, rows: Sequence[ValueRow], causes: Sequence[Cause], fault: str | None
+) -> tuple[Judgement, str]:
+    if causes:
+        return "diverge", causes[0].reason
+    if not any(row.pair.second in second.flow.producer and row.status != "random" for row in rows):
+        return "diverge", "nothing was compared: no computed value of one model has a partner in the other"
+    if fault is not None:
+        return "diverge", fault
+    compared = sum(row.pair.second in second.flow.producer for row in rows)
+    return "agree", f"{compared} computed values paired, and none departs"
+
+
+def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
+    for name in second.flow.outputs:
+        row = rows.get(name)
+        if row is not None and row.status == "inherits":
+            apart = row.inherited.finding or f"max |first - second| = {row.inherited.max_abs:.3g}"
+            yield f"output {name!r}: {apart}, although no value departs by itself: rounding that has accumulated"
+
+
+def _order(side: Side) -> dict[str, float]:
+    """When a value is there; a constant or an input just before its first reader."""
+    made = {name: float(node.index) for node in side.flow.nodes for name in node.results}
+    for name in (*side.flow.constants, *side.flow.inputs):
+        readers = side.flow.readers.get(name)
+        made[name] = readers[0][0].index - 0.5 if readers else float(len(side.flow.nodes))
+    return made
+
+
+def _cause(row: ValueRow, first: Side, second: Side, rows: Mapping[str, ValueRow]) -> Cause:
+    node, mine = first.node(row.pair.first), second.node(row.pair.second)
+    paired = {r.pair.first for r in rows.values()}
+    steps = tuple(_steps(first, row.pair.first, paired)), tuple(_steps(second, row.pair.second, rows.keys()))
+    operands = tuple(_operands(node, mine, rows)) if mine else ()
+    reason = _reason(row, node, mine, operands)
+    if row.pair.how == "returned" and row.pair.second in rows:
+        held = rows[row.pair.second].pair.first
+        reason = f"output {row.pair.second!r} of {second.flow.title} holds {held!r} of {first.flow.title}; {reason}"
+    return Cause(row, (_labels(steps[0]), _labels(steps[1])), operands, reason)
+
+
+def _steps(side: Side, name: str, paired: Iterable[str]) -> list[Node]:
+    """The nodes that make a value out of paired ones."""
+    known, todo, found = set(paired), [name], {}
+    while todo:
+        node = side.node(todo.pop())
+        if node is not None and node.index not in found:
+            found[node.index] = node
+            todo += [o for o in node.operands if o and o not in known]
+    return [found[i] for i in sorted(found)]
+
+
+def _labels(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(f"{node.proto.op_type} {node.proto.name or node.results[0]}" for node in nodes)
+
+
+def _operands(node: Node | None, mine: Node, rows: Mapping[str, ValueRow]) -> Iterator[Operand]:
+    theirs = list(node.operands) if node else []
+    same_op = node is not None and node.proto.op_type == mine.proto.op_type
+    for i, name in enumerate(mine.operands):
+        row = rows.get(name)
+        expected = theirs[i] if same_op and i < len(theirs) else ""
+        yield Operand(name, row.pair.first if row else "", expected, row.status if row else "unpaired")
+
+
+def _reason(row: ValueRow, node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> str:
+    found = row.local or row.inherited
+    if found.finding:
+        size = found.finding
+    elif found.max_abs is None:
+        size = "no element can be compared"
+    else:
+        where = " on the same operands" if row.local else ""
+        size = f"max |first - second| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
+    return "; ".join([size, *_differences(node, mine, operands)])
+
+
+def _differences(node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> Iterator[str]:
+    """What is not the same about two nodes that stand in one place."""
+    if node is None or mine is None:
+        return
+    if node.proto.op_type != mine.proto.op_type:
+        yield f"{mine.proto.op_type} instead of {node.proto.op_type}"
+        return
+    theirs, ours = ({a.name: a for a in each.proto.attribute} for each in (node, mine))
+    for name in sorted(theirs.keys() | ours.keys()):
+        one, other = _shown(theirs.get(name)), _shown(ours.get(name))
+        if one != other:
+            yield f"{name} {other} instead of {one}"
+    for operand in operands:
+        if operand.expected and operand.partner and operand.expected != operand.partner:
+            yield f"reads {operand.name!r} (paired with {operand.partner!r}) where the first reads {operand.expected!r}"
+
+
+def _shown(attribute: onnx.AttributeProto | None) -> str:
+    if attribute is None:
+        return "the default"
+    if attribute.HasField("g") or attribute.HasField("t") or attribute.graphs or attribute.tensors:
+        return "a tensor or graph"
+    value = onnx.helper.get_attribute_value(attribute)
+    return str(value.decode(errors="replace") if isinstance(value, bytes) else value)
+
+
+def _unpaired(model: str, side: Side, paired: frozenset[str]) -> Iterator[Unpaired]:
+    """Values without a partner in order, each with what is known of where it leads."""
+    flow = side.flow
+    leads_to: dict[str, str] = {}
+    names = [*flow.inputs, *flow.constants, *(name for node in flow.nodes for name in node.results if name)]
+    for name in reversed(names):
+        results = [r for node, _ in flow.readers.get(name, ()) for r in node.results]
+        ends = (r if r in paired else leads_to.get(r, "") for r in results)
+        leads_to[name] = next((end for end in ends if end), "")
+    for name in names:
+        if name in paired:
+            continue
+        if name in flow.opaque or name not in side.sketches:
+            reason = "no numeric tensor: not compared"
+        elif leads_to[name]:
+            reason = f"a step on the way to {leads_to[name]!r}, where the other model has other steps"
+        elif not flow.readers.get(name):
+            reason = "an output without a counterpart" if name in flow.outputs else "nothing reads it"
+        else:
+            reason = "no paired value depends on it"
+        yield Unpaired(model, name, side.op_type(name) or ("input" if name in flow.inputs else "constant"), reason)
+
+
+def _notes(side: Side) -> Iterator[str]:
+    flow = side.flow
+    inside = [node for node in flow.nodes if node.has_body]
+    if inside:
+        names = ", ".join(_labels(inside[:5])) + (", ..." if len(inside) > 5 else "")
+        yield f"{flow.title}: {len(inside)} nodes with bodies are compared at their results and not entered: {names}"
+    if flow.calls:
+        yield f"{flow.title}: local functions that could not be inlined are not entered: {', '.join(flow.calls[:5])}"
+    opaque = [name for node in flow.nodes for name in node.results if name in flow.opaque]
+    if opaque:
+        yield f"{flow.title}: {len(opaque)} values are sequences, optionals or strings and not compared"

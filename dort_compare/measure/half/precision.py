@@ -1,0 +1,159 @@
+"""How half-precision values use their dtype, and where dtypes change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from dort_compare.dtypes import dtype_name, is_floating_tensor, is_half_tensor
+from dort_compare.measure.graph_rows import Watch
+from dort_compare.measure.half.use import Use, use_of
+from dort_compare.measure.rows import json_number
+from dort_compare.provenance import Phase, Provenance
+from dort_compare.trace import GraphRun, Step
+
+Finding = Literal["overflows", "near the range", "underflows", "holds no digit"]
+_NEAR = 2.0
+"""Powers of two below the end of the range."""
+_MANY = 0.1
+"""Of the elements, or of their sum."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """An FX node whose result has another floating dtype than an operand: a cast, or an op that promotes."""
+
+    graph: int
+    phase: Phase
+    fx_node: str
+    target: str
+    module: str
+    source: str
+    from_dtype: str
+    to_dtype: str
+
+
+@dataclass(frozen=True)
+class RangeUse:
+    """How one half-precision value uses its dtype.
+
+    ``finding`` is what is remarkable of it, if anything; ``inherits`` says that an operand has the same finding, so
+    that it does not begin here.
+    """
+
+    graph: int
+    phase: Phase
+    fx_node: str
+    target: str
+    module: str
+    source: str
+    dtype: str
+    use: Use
+    finding: Finding | None
+    inherits: bool
+
+    def to_json(self) -> dict[str, Any]:
+        found = asdict(self)
+        use = {name: json_number(number) for name, number in found.pop("use").items()}
+        return {**found, **use}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Where dtypes change, and the half-precision values with a finding, in order of execution.
+
+    ``half_values`` counts the tensors that half-precision ops compute, views aside; ``closest`` is the one with the
+    least head-room.
+    """
+
+    casts: tuple[Cast, ...] = ()
+    ranges: tuple[RangeUse, ...] = ()
+    half_values: int = 0
+    closest: RangeUse | None = None
+
+    @property
+    def origins(self) -> tuple[RangeUse, ...]:
+        """The values at which a finding begins."""
+        return tuple(each for each in self.ranges if not each.inherits)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "casts": [asdict(cast) for cast in self.casts],
+            "ranges": [each.to_json() for each in self.ranges],
+            "half_values": self.half_values,
+            "closest": self.closest.to_json() if self.closest else None,
+        }
+
+
+class PrecisionWatch:
+    """Sees every step of every graph, and keeps what is worth telling."""
+
+    def __init__(self) -> None:
+        self._casts: list[Cast] = []
+        self._ranges: list[RangeUse] = []
+        self._half_values = 0
+        self._closest: RangeUse | None = None
+
+    def graph(self, run: GraphRun) -> Watch:
+        """What is shown the values of ``run``, in the order of the graph."""
+        self._casts.extend(casts_of(run))
+        astray: set[str] = set()
+        return lambda executed, *_: self._see(run, executed.step, astray)
+
+    @property
+    def seen(self) -> Precision:
+        return Precision(tuple(self._casts), tuple(self._ranges), self._half_values, self._closest)
+
+    def _see(self, run: GraphRun, step: Step, astray: set[str]) -> None:
+        value, inherits = step.value, not astray.isdisjoint(step.operands)
+        if not is_half_tensor(value) or not value.numel() or _shares_memory(step) or step.exact.shape != value.shape:
+            if inherits:
+                astray.add(step.node.name)
+            return
+        use = use_of(value, step.exact.double())
+        finding = _finding(use)
+        if finding is not None and finding != "near the range":
+            astray.add(step.node.name)
+        at = Provenance.of(step.node, run.phase)
+        dtype = dtype_name(value.dtype)
+        place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
+        found = RangeUse(*place, dtype, use, finding, inherits)
+        self._half_values += 1
+        if finding is not None:
+            self._ranges.append(found)
+        if self._closest is None or use.head_room < self._closest.use.head_room:
+            self._closest = found
+
+
+def casts_of(run: GraphRun) -> Iterator[Cast]:
+    """The casts of a graph, in its order; a number that is not a tensor, or one of no dimension, promotes nothing."""
+    for node in run.graph_module.graph.nodes:
+        result = node.meta.get("val")
+        if node.op != "call_function" or not is_floating_tensor(result):
+            continue
+        read = [operand.meta.get("val") for operand in node.all_input_nodes]
+        tensors = [value for value in read if is_floating_tensor(value) and (value.dim() or not result.dim())]
+        for dtype in dict.fromkeys(value.dtype for value in tensors if value.dtype != result.dtype):
+            at = Provenance.of(node, run.phase)
+            place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
+            yield Cast(*place, dtype_name(dtype), dtype_name(result.dtype))
+
+
+def _finding(use: Use) -> Finding | None:
+    if use.overflowed:
+        return "overflows"
+    if use.wrong > _MANY:
+        return "holds no digit"
+    if use.underflowed > _MANY:
+        return "underflows"
+    return "near the range" if use.head_room < _NEAR else None
+
+
+def _shares_memory(step: Step) -> bool:
+    """Whether the value shares the memory of an operand, whose use it has."""
+    memory = step.value.untyped_storage().data_ptr()
+    tensors = (operand for operand in step.operands.values() if isinstance(operand, torch.Tensor))
+    return any(operand.untyped_storage().data_ptr() == memory for operand in tensors)

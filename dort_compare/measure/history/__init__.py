@@ -1,0 +1,1 @@
+"""Reports of one model at several times."""

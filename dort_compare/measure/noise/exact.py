@@ -1,0 +1,60 @@
+"""Ops whose every element is right by itself: rounded once, or taken as it is."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from dort_compare.measure.distance.blocks import blocks
+from dort_compare.measure.distance.metrics import BLOCK
+from dort_compare.measure.noise.floor import rounding
+
+aten = torch.ops.aten
+
+_SUMS = {aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Tensor, aten.rsub.Scalar}
+"""Of two numbers, unless a factor ``alpha`` makes it two roundings."""
+_OTHERS = {
+    *(aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar, aten.neg.default, aten.abs.default),
+    *(aten.where.self, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.masked_scatter.default),
+    *(aten.maximum.default, aten.minimum.default, aten.relu.default, aten.tril.default, aten.triu.default),
+    *(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_max.default),
+    *(aten.clone.default, aten.copy.default, aten.cat.default, aten.flip.default, aten.roll.default),
+    *(aten.gather.default, aten.index.Tensor, aten.index_select.default, aten.embedding.default),
+    *(aten.constant_pad_nd.default, aten.slice_scatter.default, aten.select_scatter.default, aten.repeat.default),
+    *(aten.scatter.src, aten.scatter.value, aten.amax.default, aten.amin.default, aten.leaky_relu.default),
+    *(aten.round.default, aten.floor.default, aten.ceil.default, aten.trunc.default, aten.sign.default),
+}
+_CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim,
+           aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default}  # fmt: skip
+"""Ops of several results, which are elements of their operand, or their places."""
+
+
+def is_exact(node: fx.Node) -> bool:
+    """Whether an element of the result depends on few operands, and is off by one rounding of its own at most.
+
+    IEEE 754 asks that of sums, products and quotients of two numbers; what chooses, moves or shows does not round.
+    """
+    if node.target in _SUMS:
+        alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+        return bool(alpha == 1)
+    if node.target is operator.getitem:
+        return getattr(node.args[0], "target", None) in _CHOOSE
+    return node.target in _OTHERS or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)
+
+
+def right_elements(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """Where two floating tensors are equal to within a few roundings of the element; None where they are everywhere.
+
+    So a mask of -1e9 or -1e4, far from the largest number of its dtype, is no measure for what it leaves as it is.
+    """
+    if all(_are_right(one, other).all() for _, (one, other) in blocks([expected, value], BLOCK)):
+        return None
+    return _are_right(expected, value)
+
+
+def _are_right(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    exact = expected.double()
+    allowed = rounding(expected.dtype) * exact.abs().clamp(min=torch.finfo(expected.dtype).smallest_normal)
+    return (expected == value) | expected.isnan() | ((exact - value.double()).abs() <= allowed)

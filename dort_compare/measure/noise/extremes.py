@@ -1,0 +1,79 @@
+"""NaN, infinities and numbers near the largest of the dtype, which are no measure for the others."""
+
+from __future__ import annotations
+
+import torch
+
+from dort_compare.measure.distance.blocks import blocks, finite_extent
+from dort_compare.measure.distance.metrics import BLOCK, Number, deviation
+from dort_compare.measure.noise.floor import rounding, rounding_of
+from dort_compare.measure.noise.small_parts import FAR
+
+_EXTREME = 0.25
+"""Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
+
+_LEAST_MASK = 1024.0
+"""Smaller masks are not looked for."""
+_FAR_LARGER = 1024.0
+"""So many times larger than all others are masks."""
+
+
+def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
+    """Whether a tensor whose largest element is ``scale`` holds numbers that stand for infinity."""
+    return scale >= _EXTREME * torch.finfo(dtype).max
+
+
+def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether NaN and the infinities stand where rounding float64's result puts them, to within a few roundings."""
+    limit, few = torch.finfo(value.dtype).max, 1 + 4 * torch.finfo(value.dtype).eps
+    for _, (true, found) in blocks([exact, value], BLOCK):
+        if not torch.equal(true.isnan(), found.isnan()):
+            return False
+        has_overflown = found.isinf() & ~((true.abs() * few >= limit) & (true.sign() == found.sign()))
+        if (has_overflown | (found.isfinite() & (true.abs() > limit * few))).any():
+            return False
+    return True
+
+
+def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:
+    """The largest |element|, and the largest |expected - value|, but for what is extreme in both.
+
+    Block by block: masks are added to the largest values of all.
+    """
+    scale, gap = 0.0, 0.0
+    for _, (one, other) in blocks([expected, value], BLOCK):
+        extreme = extremes_of_both(one, other)
+        pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
+        scale, gap = max(scale, finite_extent(pair[0])), max(gap, deviation(*pair))
+    return scale, gap
+
+
+def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """Where both are beyond the limit and equal to within rounding; None where they are nowhere."""
+    extreme = expected.abs() >= _EXTREME * torch.finfo(expected.dtype).max
+    if not extreme.any():
+        return None
+    same = extreme & (expected == value)
+    if torch.equal(same, extreme):
+        return same
+    gap = (expected.double() - value.double()).abs()
+    return same | (extreme & (gap <= rounding(expected.dtype) * expected.double().abs()))
+
+
+def masks_of_both(expected: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor | None:
+    """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding; ``scale`` is the largest element.
+
+    These are elements of about that size where all others are 1024 times smaller. None where there are none, where they
+    are not equal, or where the others lie no further apart than roundings of their own size.
+    """
+    if scale < _LEAST_MASK:
+        return None
+    size = expected.abs().nan_to_num(0.0, 0.0)
+    large = size * FAR > scale
+    rest = size.masked_fill(large, 0).max()
+    if rest * _FAR_LARGER > scale:
+        return None
+    gap = (expected.double() - value.double()).abs().nan_to_num(0.0, 0.0)
+    is_right = gap <= rounding(expected.dtype) * expected.double().abs()
+    is_apart = gap.masked_fill(large, 0).max().item() > rounding_of(expected.dtype, rest.item())
+    return large if is_apart and bool(is_right[large].all()) else None

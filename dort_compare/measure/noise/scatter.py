@@ -1,0 +1,108 @@
+"""How far results scatter when every rounding on the way falls by chance: a floor where errors are amplified."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.noise.gaps import Gaps
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.trace import Outcome
+
+
+class Sample(NamedTuple):
+    """One run in which every rounding falls by chance.
+
+    ``roundings`` says how many times its size each is, ``safety`` how much further than the widest of a few such
+    samples a right result may lie.
+    """
+
+    roundings: float
+    safety: float
+
+
+SAMPLES = (Sample(1.0, 4.0),) * 8 + (Sample(4.0, 1.25),) * 8
+"""So many at most. A threshold that a rounding crosses every second time is missed by eight once in 256; one that only
+larger roundings cross shows in no other than the wide ones, where a jump over it is as far in each."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """What samples have shown of one value.
+
+    ``floor`` is the noise floor, in the unit of the value; ``is_wild`` says that NaN or inf came or went in a sample.
+    Integers and booleans count, or choose among what is nearly equal: how many of them differ is bounded too, by
+    ``choices``. Of others the ``gaps`` tell whether few elements make the floor: it is none for the rest.
+    """
+
+    floor: float = 0.0
+    is_wild: bool = False
+    choices: float = 0.0
+    gaps: Gaps | None = None
+
+    @classmethod
+    def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
+        """What a sample has ``shown`` of a value; both are of one shape."""
+        gap = distance(value, shown)
+        floor = math.inf if gap.max_abs is None else sample.safety * float(gap.max_abs)
+        is_inexact = value.is_floating_point() or value.is_complex()
+        choices = math.inf if is_inexact else sample.safety * (gap.different or 0)
+        gaps = Gaps.between(value, shown, sample.safety) if is_inexact else None
+        return cls(floor, gap.finding is not None, choices, gaps)
+
+    def __or__(self, other: Scatter) -> Scatter:
+        is_wild = self.is_wild or other.is_wild
+        gaps = self.gaps | other.gaps if self.gaps and other.gaps else self.gaps or other.gaps
+        return Scatter(max(self.floor, other.floor), is_wild, max(self.choices, other.choices), gaps)
+
+    def floor_of(self, gaps: Gaps | None) -> float:
+        """The noise floor of what has these ``gaps``: of the calm elements, where more than few of them stray."""
+        calm = self.gaps.calm if self.gaps else None
+        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm):
+            return self.floor
+        return calm
+
+    def covers(self, gap: Distance, gaps: Gaps | None) -> bool:
+        """Whether a right result may lie that far off; never one of another dtype or shape. ``gaps`` are those of its
+        elements that are more than rounding explains without scatter."""
+        if gap.finding is not None and (not self.is_wild or gap.finding.startswith(("dtype ", "shape "))):
+            return False
+        if gap.max_abs is None or gap.max_abs > self.floor or (gap.different or 0) > self.choices:
+            return False
+        return gap.max_abs <= self.floor_of(gaps)
+
+
+Scatters = Mapping[tuple[str, str], Scatter]
+"""By kind and name of an output, gradient or update."""
+
+
+def outcome_scatters(reference: Outcome, shown: Outcome, sample: Sample, before: Scatters) -> Scatters:
+    """``before`` with what one more sample has ``shown`` of the outputs, gradients and updates."""
+    found = dict(before)
+    both = {
+        "output": (reference.outputs, shown.outputs),
+        "gradient": (reference.gradients, shown.gradients),
+        "update": (reference.updates, shown.left(reference.updates)),
+    }
+    for kind, (values, others) in both.items():
+        for name in values.keys() & others.keys():
+            if values[name].shape == others[name].shape:
+                scatter = Scatter.of(values[name], others[name], sample)
+                found[kind, name] = found.get((kind, name), Scatter()) | scatter
+    return found
+
+
+def within(rows: Sequence[OutcomeRow], scatters: Scatters) -> tuple[OutcomeRow, ...]:
+    """The rows, those ok too that right results scatter as far as."""
+    return tuple(_within(row, scatters.get((row.kind, row.name), Scatter())) for row in rows)
+
+
+def _within(row: OutcomeRow, scatter: Scatter) -> OutcomeRow:
+    if row.ok or row.distance is None or not scatter.covers(row.distance, row.gaps):
+        return row
+    return replace(row, ok=True, noise_floor=scatter.floor, gaps=None)

@@ -1,0 +1,175 @@
+"""An op in float64, and how far its result moves where roundings move what it reads and goes through."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from dort_compare.dtypes import HALF
+from dort_compare.measure.distance.metrics import deviation
+from dort_compare.measure.noise.floor import MANY, coarsest, growth, smallest_normal
+from dort_compare.measure.noise.shake import shake
+from dort_compare.measure.noise.small_parts import FAR
+from dort_compare.trace import Replay
+from dort_compare.trace.replay import Change
+
+_CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
+_SHAKEN = 8.0
+"""How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+_SHAKES = 8
+"""How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
+
+
+@dataclass(frozen=True)
+class InFloat64:
+    """An op in float64, with zeros in its result at the ``hidden`` elements, which are right on both sides."""
+
+    replay: Replay
+    node: fx.Node
+    hidden: torch.Tensor | None
+
+    @functools.cached_property
+    def exact(self) -> torch.Tensor | None:
+        """The result; None where torch has no such op."""
+        return self._shown(self.replay.value(self.node, in_float64=True))
+
+    def moved(self, change: Change) -> torch.Tensor | None:
+        """The result where ``change`` has been applied to the operands."""
+        return self._shown(self.replay.value(self.node, in_float64=True, change=change))
+
+    def moved_inside(self, change: Change) -> torch.Tensor | None:
+        """The result where ``change`` has been applied to what the op goes through by its definition."""
+        return self._shown(self.replay.by_definition(self.node, change))
+
+    def _shown(self, result: torch.Tensor | None) -> torch.Tensor | None:
+        if result is None or self.hidden is None or result.shape != self.hidden.shape:
+            return result
+        return result.masked_fill(self.hidden, 0)
+
+
+def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: int, samples: int = 0) -> float:
+    """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
+
+    Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so ``many``
+    terms; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
+    rounds its scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result
+    does that the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone
+    for one op that works element by element.
+
+    Each is the most of so many ``samples``, or of as many as show it for sure.
+    """
+    samples = samples or _samples(of, exact)
+    inside = _SHAKEN * growth(many) * _moved_inside(of, exact, samples)
+    if _is_one_element_by_element(of):
+        return inside
+    moved = max(inside, _SHAKEN * growth(many) * _moved(of, exact, torch.float32, samples))
+    coarse = coarsest(list(of.replay.dtypes()))
+    if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
+        return moved
+    return max(moved, 2 * _moved(of, exact, coarse, samples))
+
+
+def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
+    """Where roundings move the result far more than elsewhere, so that what they move there is no measure for the rest;
+    None where they move all of it about as far.
+
+    A row of attention that a mask hides whole is one: its scores are -1e9, a rounding of which is 64, and its
+    probabilities jump from equal ones to a single one.
+    """
+    exact = of.exact
+    if exact is None or not exact.numel():
+        return None
+    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
+    is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain
+    outside = _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0))
+    inside = _shaken_inside(of)
+    moved = torch.zeros_like(exact)
+    for _ in range(_SHAKES):
+        for result in (of.moved(outside), None if of.replay.is_chain else of.moved_inside(inside)):
+            if result is not None and result.shape == exact.shape:
+                moved = torch.maximum(moved, (result - exact).abs().nan_to_num(0.0, 0.0))
+    wild = moved * FAR >= moved.max()
+    return wild if moved.max() > 0 and not wild.all() and not (moved[~wild] == 0).all() else None
+
+
+def underflow(of: InFloat64) -> float:
+    """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
+
+    It is told by what may still multiply them: the largest operand, but for what is a mask. Nothing for one op that
+    works element by element.
+
+    Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do.
+    """
+    if _is_one_element_by_element(of):
+        return 0.0
+    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
+    return smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
+
+
+def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
+    """What torch's own kernel may err where the result has a finer ``dtype`` than an operand, as a share of its scale.
+
+    A unit roundoff of that operand's, if it is of half precision: what works on it need not compute finer on the way.
+    Fused attention on the CPU approximates the exponential to some 15 bits, however small the scores are.
+    """
+    coarse = coarsest(list(of.replay.dtypes()))
+    if coarse not in HALF or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+        return 0.0
+    return torch.finfo(coarse).eps / 2
+
+
+def _is_one_element_by_element(of: InFloat64) -> bool:
+    return _works_element_by_element(of.node.target) and not of.replay.is_chain
+
+
+def _works_element_by_element(target: object) -> bool:
+    return target in _CASTS or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
+
+
+def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int) -> float:
+    """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one."""
+    shaken = _shaken(dtype, torch.Generator().manual_seed(0))
+    return _furthest(exact, (of.moved(shaken) for _ in range(samples)))
+
+
+def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int) -> float:
+    """How far the exact result moves where every result that its definition goes through does by a rounding to float32,
+    or of its own finer dtype."""
+    if of.replay.is_chain:
+        return 0.0
+    shaken = _shaken_inside(of)
+    return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
+
+
+def _shaken_inside(of: InFloat64) -> Change:
+    """Moves by a rounding to float32, or to the finer dtype that an op computes in."""
+    computed_in = torch.promote_types(coarsest(list(of.replay.dtypes())) or torch.float32, torch.float32)
+    return functools.partial(shake, precision=computed_in, generator=torch.Generator().manual_seed(0))
+
+
+def _samples(of: InFloat64, exact: torch.Tensor) -> int:
+    """How many samples show what roundings move: one of many elements, more of few, or of few rows, as one rounding may
+    move a whole row: that of the sum which attention's gradient subtracts."""
+    if of.hidden is None or not exact.ndim:
+        return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
+    left = ~of.hidden.reshape(-1, exact.shape[-1])
+    elements, rows = max(int(left.sum()), 1), max(int(left.any(-1).sum()), 1)
+    return min(max(math.ceil(MANY / elements), math.ceil(_SHAKES / rows)), _SHAKES)
+
+
+def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
+    return max(deviation(exact, r) if r is not None and r.shape == exact.shape else 0.0 for r in results)
+
+
+def _shaken(dtype: torch.dtype, generator: torch.Generator) -> Change:
+    """Moves every element up or down at random, by one rounding of ``dtype`` or of float64 where that is its own."""
+
+    def moved(value: torch.Tensor) -> torch.Tensor:
+        return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator)
+
+    return moved

@@ -1,0 +1,64 @@
+"""Parts of a tensor far smaller than its largest element, which is no measure for them: one token may be huge."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import torch
+
+from dort_compare.measure.distance.metrics import BLOCK
+
+FAR = 16.0
+"""So many times smaller is far smaller."""
+_ROW = 8
+"""Elements that a part has at least."""
+
+
+def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """Masks, over two floating tensors of one shape, of parts that lie further apart than ``allowed``, as a share of
+    their own largest element.
+
+    A part is made of trailing dimensions, as few as hold `_ROW` elements: a row, mostly. Each mask has parts of about
+    one size, all far smaller than the largest element; none where there are none.
+    """
+    size = _size_of_part(expected.shape)
+    if expected.numel() <= size:
+        return
+    parts, others = expected.reshape(-1, size), value.reshape(-1, size)
+    scales = _extents(parts)
+    largest = scales.max()
+    far = (scales * FAR < largest).nonzero()[:, 0]
+    if not len(far):
+        return
+    sizes = scales[far].clamp(min=torch.finfo(expected.dtype).smallest_normal)
+    apart = far[_gaps(parts, others, far) > allowed * sizes]
+    levels = ((largest / scales[apart].clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
+    for level in levels.unique():
+        mask = torch.zeros(len(parts), dtype=torch.bool, device=expected.device)
+        mask[apart[levels == level]] = True
+        yield mask[:, None].expand(-1, size).reshape(expected.shape)
+
+
+def _size_of_part(shape: torch.Size) -> int:
+    sizes = itertools.accumulate(reversed(shape), lambda a, b: a * b, initial=1)
+    return next((size for size in sizes if size >= _ROW), math.prod(shape))
+
+
+def _extents(parts: torch.Tensor) -> torch.Tensor:
+    """The largest finite |element| of each part, in float64."""
+    found = torch.maximum(parts.amax(-1), -parts.amin(-1)).double()
+    strange = (~found.isfinite()).nonzero()[:, 0]
+    if len(strange):
+        found[strange] = parts[strange].double().abs().nan_to_num(0.0, 0.0).amax(-1)
+    return found
+
+
+def _gaps(parts: torch.Tensor, others: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The largest finite |part - other| of those at ``places``, a block at a time."""
+    found = []
+    for some in places.split(max(1, BLOCK // parts.shape[1])):
+        one, other = (tensor[some].to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (parts, others))
+        found.append(_extents(one - other))
+    return torch.cat(found)

@@ -1,0 +1,1 @@
+"""Which of ONNX Runtime's optimizers make a model depart."""
