@@ -21,7 +21,8 @@ from dort_compare.cli import main
 from dort_compare.dump import graphs_in
 from dort_compare.errors import DumpError, UsageError
 from dort_compare.lowering import registry
-from dort_compare.offline import dumped_run, repro
+from dort_compare.offline import repro
+from dort_compare.offline.runs import dumped_run
 from dort_compare.repro import case_of, write_case
 
 aten = torch.ops.aten

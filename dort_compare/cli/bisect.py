@@ -24,7 +24,8 @@ def bisect(*, dump: Path, json_file: Path | None, **given: Any) -> bool:
 
     DUMP is a folder that --dump, or compare(..., dump=FOLDER), has written.
     """
-    from dort_compare.offline import bisected, files_read
+    from dort_compare.offline import bisected
+    from dort_compare.offline.runs import files_read
     from dort_compare.report.bisection import bisection_text
     from dort_compare.report.report import SCHEMA
 

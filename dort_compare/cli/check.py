@@ -32,7 +32,7 @@ def check(*, dump: Path, everything: bool, output: Output, **given: Any) -> bool
     """
     from dort_compare.dump import graphs_in
     from dort_compare.offline import check as check_dump
-    from dort_compare.offline import files_read
+    from dort_compare.offline.runs import files_read
 
     output.check(read=files_read(dump, given["model"]))
     report = check_dump(dump, **given)

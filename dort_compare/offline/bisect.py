@@ -1,0 +1,43 @@
+"""``dort-compare bisect``: which of ONNX Runtime's optimizers make the models of a dump depart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dort_compare.dump.reader import Device
+from dort_compare.measure.optimizers.bisect import Bisection, bisect
+from dort_compare.offline.runs import (
+    dumped_run,
+    for_model,
+    providers_of,
+    recorded_graphs,
+    refuse_unloadable,
+    running,
+    title,
+)
+from dort_compare.scalars import as_tensor
+
+
+def bisected(
+    dump: str | Path, graph: str | int | None = None, *, model: str | Path | None = None, provider: Device = "cpu"
+) -> Iterator[tuple[str, Bisection]]:
+    """By the names of a dump's graphs, the optimizers of ONNX Runtime that make their models depart; see ``bisect``.
+
+    The arguments are those of ``check``. Raises, at the call, UsageError for a wrong one and DumpError for a dump or
+    model that cannot be read; DumpError for one that cannot be run, when its graph's turn comes.
+    """
+    providers = providers_of(provider)
+    graphs = for_model(model, recorded_graphs(Path(dump), graph))
+    other = Path(model) if model is not None else None
+    runs = [dumped_run(each, provider, providers, other) for each in graphs]
+
+    def bisections() -> Iterator[tuple[str, Bisection]]:
+        for run, each in zip(runs, graphs, strict=True):
+            refuse_unloadable(run, other or each.file("onnx"))
+            inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
+            with running(title(each, other)):
+                found = bisect(run.onnx_model, inputs, providers)
+            yield each.name, found
+
+    return bisections()

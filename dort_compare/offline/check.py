@@ -1,0 +1,76 @@
+"""``dort-compare check``: the verdict on a dump alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dort_compare.backends.record import GraphId
+from dort_compare.comparison import Effort
+from dort_compare.dump.reader import Device
+from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.pictures import Pictures
+from dort_compare.measure.reach import Lineage
+from dort_compare.measure.rows import Row
+from dort_compare.measure.verdict import judge
+from dort_compare.offline.runs import (
+    dumped_run,
+    for_model,
+    providers_of,
+    recorded_graphs,
+    refuse_unloadable,
+    running,
+    title,
+)
+from dort_compare.report import Report
+from dort_compare.report.environment import environment
+from dort_compare.report.progress import Waiting
+from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.graph_run import EngineName, check_engine
+
+
+def check(
+    dump: str | Path,
+    graph: str | int | None = None,
+    *,
+    model: str | Path | None = None,
+    engine: EngineName = "ort",
+    provider: Device = "cpu",
+    memory: int = MEMORY,
+    repeats: int = 1,
+) -> Report:
+    """Compares the graphs of a dump with eager torch, on the inputs of the run that the dump was made of.
+
+    ``graph`` names one graph by its number or name; without it, all that have run are compared, in the order in which
+    they did. ``model`` is an ONNX file in the place of that graph's model. ``engine`` is what runs the models: "ort",
+    or "reference" for the ONNX reference evaluator. ``provider`` is "cpu" or "cuda", ``memory`` (in MiB) and
+    ``repeats`` are those of ``compare``.
+
+    Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
+    """
+    effort = Effort(memory, repeats)
+    check_engine(engine)
+    providers = providers_of(provider)
+    graphs = for_model(model, recorded_graphs(Path(dump), graph))
+    other = Path(model) if model is not None else None
+    runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
+    for run, each in zip(runs, graphs, strict=True):
+        refuse_unloadable(run, other or each.file("onnx"))
+    rows: list[Row] = []
+    for run, each in zip(runs, graphs, strict=True):
+        with running(title(each, other)), Waiting() as waiting:
+            pictures = Pictures()
+            found = graph_rows(run, effort.memory, effort.repeats, (pictures.see,))
+            rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
+    identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
+    settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
+    verdict, causes = judge(rows, (), Lineage(runs))
+    return Report(
+        verdict=verdict,
+        causes=causes,
+        rows=tuple(rows),
+        outputs=(),
+        graphs=identities,
+        settings={**settings, "memory": memory, "repeats": repeats},
+        environment=environment(),
+    )

@@ -1,0 +1,58 @@
+"""What a model has to have in common with the run of a dump that it is to stand in for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.tensor_adapters import to_torch_dtype
+from torch import fx
+
+from dort_compare.align.graph_outputs import places
+from dort_compare.errors import DumpError
+from dort_compare.runtime.program import Argument
+from dort_compare.scalars import as_tensor
+
+
+def refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:
+    """Raises DumpError where the model reads what the run has no value for, or one of another dtype or shape."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    read = [value for value in model.graph.input if value.name not in constants]
+    missing = [value.name for value in read if value.name not in given]
+    if missing:
+        raise DumpError(
+            f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
+        )
+    for value in read:
+        dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
+        recorded = as_tensor(given[value.name]).dtype
+        if dtype != recorded:
+            raise DumpError(
+                f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
+            )
+        _refuse_other_shape(value, tuple(as_tensor(given[value.name]).shape), path)
+
+
+def refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path) -> None:
+    """Raises DumpError where the model returns the outputs of the graph in another order."""
+    at = places(graph, model)
+    if list(at.values()) != sorted(at.values()):
+        order = ", ".join(sorted(at, key=at.__getitem__)[:5])
+        raise DumpError(
+            f"{path} returns {order} in this order, the graph {', '.join(list(at)[:5])}: who calls a model by position "
+            "takes one for the other; give it that order"
+        )
+
+
+def _refuse_other_shape(value: onnx.ValueInfoProto, recorded: tuple[int, ...], path: Path) -> None:
+    if not value.type.tensor_type.HasField("shape"):
+        return
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
+    if len(sizes) != len(recorded) or any(n not in (None, m) for n, m in zip(sizes, recorded, strict=True)):
+        declared = "x".join("?" if n is None else str(n) for n in sizes) or "a number"
+        raise DumpError(
+            f"{path} declares {value.name} as {declared}, the dump holds {'x'.join(map(str, recorded)) or 'a number'}: "
+            "give it that shape"
+        )
