@@ -11,10 +11,11 @@ import torch
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.doubted import run_without_doubted
+from dort_compare.measure.diff.schedule import Schedule
 from dort_compare.measure.noise.shake import shake
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
-from dort_compare.trace.execution import BYTES, NODES, Execution, constant
+from dort_compare.trace.execution import Execution, constant
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -56,7 +57,7 @@ class Again:
 
 
 class Lockstep:
-    """Runs both models in steps, ordered so that the values of a pair are alive together and few others are.
+    """Runs both models in the steps of a `Schedule`.
 
     ``refused`` are the pairs, (first, second), on whose first values the second model's nodes could not run.
     """
@@ -84,7 +85,8 @@ class Lockstep:
         free = Execution(self.second.flow, inputs[1], self.engines[1])
         local: dict[str, torch.Tensor] = dict(inputs[1])
         yield from self._meet_given(first, free)
-        for number, (theirs, ours) in enumerate(self._steps):
+        last = self._schedule.last
+        for number, (theirs, ours) in enumerate(self._schedule.steps):
             for name in first.advance(theirs):
                 for pair in self._folded.get(name, ()):
                     yield Met(pair, first.live[name], self._given(pair.second, free), None, self._nothing)
@@ -97,8 +99,8 @@ class Lockstep:
                     yield Met(pair, self._first_value(pair.first, first.live), made[name], forced[name], again)
                 if name not in self._pairs:
                     yield name, forced[name]
-            for values, last in ((first.live, self._last[0]), (free.live, self._last[1]), (local, self._last[1])):
-                for name in [name for name in values if last.get(name, -1) <= number]:
+            for values, needed in ((first.live, last[0]), (free.live, last[1]), (local, last[1])):
+                for name in [name for name in values if needed.get(name, -1) <= number]:
                     del values[name]
             for name in [name for name in local if name in self._feeds]:
                 del local[name]
@@ -159,6 +161,10 @@ class Lockstep:
         return constant(self.second.flow, name) if name in self.second.flow.constants else free.live[name]
 
     @cached_property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.first, self.second, self._pairs, self._feeds)
+
+    @cached_property
     def _nothing(self) -> Again:
         return Again(self.engines[1], self.second, {})
 
@@ -170,56 +176,3 @@ class Lockstep:
             if pair.second not in self.second.flow.producer and pair.first in self.first.flow.producer:
                 found.setdefault(pair.first, []).append(pair)
         return found
-
-    # the order
-
-    @cached_property
-    def _times(self) -> list[int]:
-        """By node of the second model, the node of the first after which it runs."""
-        flow, times = self.second.flow, [-1] * len(self.second.flow.nodes)
-        for node in flow.nodes:
-            waits = [times[flow.producer[name][0].index] for name in node.operands if name in flow.producer]
-            waits += [self._made_at(self._feeds[name]) for name in node.operands if name in self._feeds]
-            waits += [self._made_at(pair.first) for name in node.results for pair in self._pairs.get(name, ())]
-            times[node.index] = max(waits, default=-1)
-        for node in reversed(flow.nodes):
-            readers = [times[reader.index] for name in node.results for reader, _ in flow.readers.get(name, ())]
-            if readers and not any(name in self._pairs for name in node.results):
-                times[node.index] = max(times[node.index], min(readers))
-        return times
-
-    def _made_at(self, first: str) -> int:
-        node = self.first.node(first)
-        return node.index if node else -1
-
-    @cached_property
-    def _steps(self) -> list[tuple[list[Node], list[Node]]]:
-        """The nodes of both models that run together."""
-        events = [(node.index, 0, node) for node in self.first.flow.nodes]
-        events += [(self._times[node.index], 1, node) for node in self.second.flow.nodes]
-        events.sort(key=lambda event: (event[0], event[1], event[2].index))
-        steps: list[tuple[list[Node], list[Node]]] = []
-        room = 0
-        for _, which, node in events:
-            size = sum(s.nbytes for n in node.results if (s := (self.first, self.second)[which].sketches.get(n)))
-            if not steps or room < size or len(steps[-1][which]) >= NODES:
-                steps.append(([], []))
-                room = BYTES
-            room -= size
-            steps[-1][which].append(node)
-        return steps
-
-    @cached_property
-    def _last(self) -> tuple[dict[str, int], dict[str, int]]:
-        """By value, the step after which it is not needed."""
-        first: dict[str, int] = {}
-        second: dict[str, int] = {}
-        for number, (theirs, ours) in enumerate(self._steps):
-            for node in theirs:
-                first.update(dict.fromkeys((*self.first.flow.reads(node), *node.results), number))
-            for node in ours:
-                read = self.second.flow.reads(node)
-                second.update(dict.fromkeys((*read, *node.results), number))
-                first.update({self._feeds[name]: number for name in read if name in self._feeds})
-                first.update({pair.first: number for n in node.results for pair in self._pairs.get(n, ())})
-        return first, second
