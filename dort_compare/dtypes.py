@@ -22,3 +22,8 @@ def is_floating_tensor(value: Any) -> TypeGuard[torch.Tensor]:
 def is_half_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     """Whether a value is a tensor in half precision."""
     return isinstance(value, torch.Tensor) and value.dtype in HALF
+
+
+def infinite_from(dtype: torch.dtype) -> float:
+    """From what size on a number of a floating dtype stands for infinity, as masks do: a quarter of its largest."""
+    return torch.finfo(dtype).max / 4

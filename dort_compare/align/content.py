@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from dort_compare.dtypes import infinite_from
+
 _BLOCK = 2**16  # elements sketched together
 _PROJECTIONS = 4
 _SAMPLE = 4096
-_EXTREME = 0.25  # of the dtype's largest number: stands for infinity, as masks do
 _DISTINCT = 8
 _SMALL = 64
 """Integers so few are sizes, axes and positions: equal ones are the same for whoever reads them."""
@@ -87,7 +88,7 @@ def sketch(tensor: torch.Tensor) -> Sketch:
     kind = kind_of(tensor.dtype)
     values = torch.view_as_real(tensor.resolve_conj()) if kind == "complex" else tensor
     flat = values.detach().reshape(-1)
-    limit = _EXTREME * torch.finfo(flat.dtype).max if flat.is_floating_point() else math.inf
+    limit = infinite_from(flat.dtype) if flat.is_floating_point() else math.inf
     sample, _ = _finite(flat[:: max(1, flat.numel() // _SAMPLE)], limit)
     nonzero = np.abs(sample[sample != 0])
     scale = float(np.median(nonzero)) if nonzero.size else 0.0

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
+from dort_compare.dtypes import infinite_from
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.floor import rounding
@@ -120,5 +121,5 @@ def _scale(value: torch.Tensor) -> float:
     if not value.is_floating_point():
         return 0.0
     sizes = value.double().abs()
-    sizes = sizes[sizes < torch.finfo(value.dtype).max / 4]
+    sizes = sizes[sizes < infinite_from(value.dtype)]
     return sizes.max().item() if sizes.numel() else 0.0

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 import torch
 
+from dort_compare.dtypes import infinite_from
+
 _SAMPLE = 4096
 _SIZES = 64
 """Of how many sizes of tensors the places of the sample are kept: 32 KiB each, and a model has few."""
 _NEAR_A_MASK = 2.0**-6
 _MASKS = tuple(times * torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32) for times in (1, 2))
 """What stands for infinity: the largest number of a dtype, or the sum of two."""
-_LEAST_MASK = 6e4
+_SMALLEST_MASK = 6e4
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def use_of(value: torch.Tensor, exact: torch.Tensor) -> Use:
     limit = torch.finfo(value.dtype).max
     low, high = value.aminmax()
     largest, overflowed = torch.stack((-low, high)).max().item(), 0.0
-    if not largest <= limit / 4:
+    if not largest <= infinite_from(value.dtype):
         usual = exact.isfinite() & ~_is_mask(exact)
         finite = value.isfinite()
         overflowed = (usual & ~finite).double().mean().item()
@@ -53,7 +55,7 @@ def _digits(value: torch.Tensor, exact: torch.Tensor, tiny: float) -> tuple[floa
     """The shares that underflowed and that are wrong."""
     usual = exact.isfinite() & (exact != 0) & value.isfinite()
     size = exact.abs().masked_fill(~usual, 0)
-    if size.max() >= _LEAST_MASK:
+    if size.max() >= _SMALLEST_MASK:
         usual &= ~_is_mask(exact)
         size = size.masked_fill(~usual, 0)
     small = (value.abs() < tiny) & (size < 2 * tiny)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from dort_compare.dtypes import infinite_from
 from dort_compare.measure.distance.blocks import blocks, finite_extent
 from dort_compare.measure.distance.metrics import BLOCK, Number, deviation
 from dort_compare.measure.noise.floor import rounding, rounding_of
 from dort_compare.measure.noise.small_parts import FAR
-
-_EXTREME = 0.25
-"""Of the dtype's largest number; from here on it stands for infinity, as masks do, and is no measure for the others."""
 
 _LEAST_MASK = 1024.0
 """Smaller masks are not looked for."""
@@ -20,7 +18,7 @@ _FAR_LARGER = 1024.0
 
 def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
     """Whether a tensor whose largest element is ``scale`` holds numbers that stand for infinity."""
-    return scale >= _EXTREME * torch.finfo(dtype).max
+    return scale >= infinite_from(dtype)
 
 
 def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
@@ -50,7 +48,7 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
 
 def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
     """Where both are beyond the limit and equal to within rounding; None where they are nowhere."""
-    extreme = expected.abs() >= _EXTREME * torch.finfo(expected.dtype).max
+    extreme = expected.abs() >= infinite_from(expected.dtype)
     if not extreme.any():
         return None
     same = extreme & (expected == value)
