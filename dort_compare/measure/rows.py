@@ -20,27 +20,37 @@ SEVERITY = MappingProxyType({"ok": 0, "inherits": 1, "diverges": 2})
 class Row:
     """A value of one graph, compared. Distances from float64 and the noise floor are in the unit of the values.
 
-    phase, graph   of the graph, and its number in the order compiled
-    fx_node        the node whose value it is; ``call`` what computes it, another where an op has several results
-    target         the ATen overload that is called
-    module         path of the module, "" outside of all; ``source`` file:line of the caller's code, ``code`` the line
-    dtype, shape   of torch's value; ``computed_in`` the wider dtype that its ONNX nodes compute in, where they do
-    onnx_value     the ONNX value that stands for it, None if none does; ``onnx_nodes`` compute it, of ``op_types``
-    fused          the FX nodes whose ONNX nodes an optimizer has replaced by the ``onnx_nodes``
-    operands       the FX nodes that it reads, inputs of the graph among them
-    status         "ok", "inherits" (more than noise apart, by what it reads), "diverges" (by what its op adds) or
-                   "unaligned"
-    reason         why nothing was held against an unaligned value (one that has an ``onnx_value`` all the same is none
-                   of torch's numbers), or what numbers do not say of a diverging one
-    is_unstable    ONNX Runtime computes other values of the same operands from run to run
-    inherited      the distance where each side has its own earlier values
-    local          the distance where ONNX has torch's operands; None where it cannot run on those alone
-    noise_floor    the largest local error that is noise
-    torch_vs_float64, onnx_vs_float64
-                   max |value - float64's|, where each side has its own earlier values
-    local_torch_vs_float64, local_onnx_vs_float64
-                   the same on torch's operands, measured where the sides lie more than a few roundings apart
-    picture        what the elements look like, of some of those that depart or err most
+    Attributes:
+        phase: "inference", "forward" or "backward".
+        graph: the number of the graph, in the order compiled.
+        fx_node: the node whose value it is.
+        call: the node that computes it, another one where an op has several results.
+        target: the ATen overload that is called.
+        module: path of the module, "" outside of all.
+        source: file:line of the caller's code, "" where that is not known.
+        dtype: of torch's value.
+        shape: of torch's value.
+        status: "ok"; "inherits", where it lies more than noise off by what it reads; "diverges", by what its op adds;
+            or "unaligned".
+        reason: why nothing was held against an unaligned value (one that has an ``onnx_value`` all the same is none of
+            torch's numbers), or what numbers do not say of a diverging one.
+        onnx_value: the ONNX value that stands for it; None if none does.
+        onnx_nodes: the ONNX nodes that compute it.
+        op_types: of these, their operators.
+        fused: the FX nodes whose ONNX nodes an optimizer has replaced by these.
+        operands: the FX nodes that it reads, inputs of the graph among them.
+        code: what stands in the ``source`` line, "" where that is not known.
+        computed_in: the wider dtype that the ONNX nodes compute in, where they do.
+        is_unstable: whether ONNX Runtime computes other values of the same operands from run to run.
+        inherited: the distance where each side has its own earlier values.
+        local: the distance where ONNX has torch's operands; None where its nodes cannot run on those alone.
+        noise_floor: the largest local error that is noise.
+        torch_vs_float64: the largest distance of torch's elements from float64's.
+        onnx_vs_float64: the same of ONNX's, which have their own earlier values.
+        local_torch_vs_float64: the same of torch's, where float64 has torch's operands too; measured where the two
+            sides lie more than a few roundings apart.
+        local_onnx_vs_float64: the same of ONNX's on torch's operands.
+        picture: what the elements look like, of some of those that depart or err most.
     """
 
     phase: Phase

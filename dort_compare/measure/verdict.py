@@ -19,18 +19,27 @@ Judgement = Literal["agree", "diverge"]
 class Divergence:
     """A value that departs by itself, or makes more than noise of noise, and why it is held to.
 
-    phase          of its graph, or "eager" for what departs before ONNX
-    fx_node        the call that computes it, or the calls, in order, that depart together; the name of an output or
-                   gradient where no call is the cause
-    target         the ATen overload that is called
-    onnx_value     the ONNX value that stands for it, None if none does; ``onnx_nodes`` compute it
-    module         path of the module; ``source`` file:line of the caller's code
-    reason         in words
-    inherited, local, noise_floor, torch_vs_float64, onnx_vs_float64
-                   as of `Row`, on the same operands where that was measured; in the unit of the values
-    further        which side lies further from float64
-    reach          what it reaches: later values, outputs and gradients
-    graph          the number of its graph; ``operands`` are the values of it that the call reads
+    Distances are in the unit of the values.
+
+    Attributes:
+        phase: of its graph, or "eager" for what departs before ONNX.
+        fx_node: the call that computes it, or the calls, in order, that depart together; the name of an output or
+            gradient where no call is the cause.
+        target: the ATen overload that is called.
+        onnx_value: the ONNX value that stands for it; None if none does.
+        onnx_nodes: the ONNX nodes that compute it.
+        module: path of the module, "" outside of all.
+        source: file:line of the caller's code, "" where that is not known.
+        reason: in words.
+        inherited: the distance where each side has its own earlier values.
+        local: the distance where ONNX has torch's operands.
+        noise_floor: the largest local error that is noise.
+        torch_vs_float64: the largest distance of torch's elements from float64's, on the same operands where that was
+            measured.
+        onnx_vs_float64: the same of ONNX's.
+        reach: what it reaches: later values, outputs and gradients.
+        graph: the number of its graph.
+        operands: the values of the graph that the call reads.
     """
 
     phase: str

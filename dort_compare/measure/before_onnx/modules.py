@@ -27,17 +27,24 @@ Status = Literal["ok", "departs", "unaligned"]
 class ModuleRow:
     """A result of a call of a module, or the gradient of the loss by it, compared.
 
-    module, call   path of the module, and which of its calls, from 0
-    leaf           where in what the call returned, "" for a tensor alone
-    kind           "output" or "gradient"
-    dtype, shape   of eager's tensor
-    status         "ok", "departs" or "unaligned"; ``reason`` says why nothing was held against an unaligned one
-    fx_node        what stands for it in the traced graphs, "" where Python made the call
-    fx_nodes       of one that departs, the nodes between it and the values before it that do not
-    cause          the module that these stem from; ``target`` and ``source`` belong to the first of them
-    distance       from eager, both on torch's kernels; ``noise_floor``, in their unit, is what of it is noise
-    torch_vs_float64, graph_vs_float64
-                   max |value - float64's| of eager and of the graphs, where it was asked for
+    Attributes:
+        module: path of the module.
+        call: which of its calls, from 0.
+        leaf: where in what the call returned, "" for a tensor alone.
+        kind: "output" or "gradient".
+        dtype: of eager's tensor.
+        shape: of eager's tensor.
+        status: "ok", "departs" or "unaligned".
+        reason: why nothing was held against an unaligned value.
+        fx_node: what stands for it in the traced graphs, "" where Python made the call.
+        fx_nodes: of one that departs, the nodes between it and the values before it that do not.
+        cause: the module that these stem from.
+        target: the ATen overload of the first of them.
+        source: file:line of the first of them.
+        distance: from eager, both on torch's kernels.
+        noise_floor: what of that is noise, in the unit of the values.
+        torch_vs_float64: the largest distance of eager's elements from float64's, where it was asked for.
+        graph_vs_float64: the same of the traced graphs'.
     """
 
     module: str
