@@ -17,6 +17,8 @@ from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
 
 Scalar = int | float | bool | None
+_LARGE = 2**16
+"""What stands for a size that only a run knows, plus the number of its symbol."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class GraphOutput:
     ``name`` is the FX node (and ONNX value) that is returned, or None for the constant ``constant``.
     ``dtype`` is None for a symbolic number, which lives on the CPU. ``order`` is set where torch promised a dense
     layout that is not contiguous: the dimensions from the outermost to the innermost in memory. ``view`` is set for a
-    view, which torch makes, and ``base`` for one of a computed value: that value.
+    view, which torch makes, and for arithmetic on numbers, which Python does: it knows no largest integer. ``base`` is
+    the computed value that it is made of, if there is one.
     """
 
     name: str | None
@@ -95,10 +98,10 @@ def _output(value: object) -> GraphOutput:
             return GraphOutput(None, value)
         raise UnsupportedGraphError(f"graph output {value!r} is neither a tensor nor a number")
     computed = _computed(value)
-    view = view_of(value) if computed.dtype else None
+    view = view_of(value)
     if view is None or view.base is None:
         return replace(computed, view=view)
-    is_known = layout_of(view.base.meta["val"]) is not None
+    is_known = computed.dtype is None or layout_of(view.base.meta["val"]) is not None
     return replace(computed, view=view, base=_computed(view.base)) if is_known else computed
 
 
@@ -114,12 +117,10 @@ def _computed(node: fx.Node) -> GraphOutput:
 def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
     """The order of the dimensions in memory, from the outermost to the innermost; None for a tensor that is not dense.
 
-    It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph:
-    asking them would add guards.
+    It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph,
+    for asking them would add guards; those that only a run knows for large numbers, each another.
     """
-    shape, stride = hints(value.shape), hints(value.stride())
-    if shape is None or stride is None:
-        return None
+    shape, stride = ([*map(_stand_in, sizes)] for sizes in (value.shape, value.stride()))
     plain = list(range(value.ndim))
     for order in (plain, sorted(plain, key=stride.__getitem__, reverse=True)):
         if _is_contiguous([shape[d] for d in order], [stride[d] for d in order]):
@@ -130,6 +131,16 @@ def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
 def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     dense = list(itertools.accumulate((max(n, 1) for n in reversed(shape)), operator.mul, initial=1))[-2::-1]
     return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
+
+
+def _stand_in(size: int | torch.SymInt) -> int:
+    if isinstance(size, int):
+        return size
+    if size.node.hint is not None:
+        return int(size.node.hint)
+    known, expression = size.node.shape_env.backed_var_to_val, size.node.expr
+    unknown = {symbol: _LARGE + int(symbol.name.lstrip("uz")) for symbol in expression.free_symbols - known.keys()}
+    return int(expression.subs({**known, **unknown}))
 
 
 def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:

@@ -44,7 +44,9 @@ class Outputs:
 
 
 def _computed_for(output: GraphOutput) -> str | None:
-    """The computed value that an output is, or is a view of."""
+    """The computed value whose memory an output is, or is a view of."""
+    if output.dtype is None:
+        return None
     return output.view.base.name if output.view and output.view.base else output.name
 
 
@@ -62,7 +64,7 @@ def _maker(
     if output.view is None:
         return operator.itemgetter(places[output.name])
     make, operands = output.view.make, [places[name] for name in output.view.operands]
-    if output.view.base is not None and shows[output.view.base.name] == 1:
+    if output.dtype is not None and output.view.base is not None and shows[output.view.base.name] == 1:
         return lambda values: _unviewed(make(*(values[place] for place in operands)))
     return lambda values: make(*(values[place] for place in operands))
 

@@ -138,6 +138,32 @@ def test_one_session_serves_whatever_the_data_say_forward_and_backward(name: str
     assert len(backend.graphs) == len({graph.phase for graph in backend.graphs})
 
 
+def shown(x: Tensor) -> tuple[Tensor, ...]:
+    y = x[x > 0][:, None] + torch.ones(1, 3)
+    return y, y.t(), y[1:], y[:, ::2], y.t()[None]
+
+
+LAYOUTS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
+    "views": shown,
+    "copies of views": lambda x: ((x[x > 0][:, None] + torch.ones(3)).t().clone(), x.nonzero().t().clone() * 2),
+    "two sizes": lambda x: ((x[x > 0][:, None] + x[x < 1]).t().clone(), x[x > 0][:, None] + x[x < 1]),
+    "several": lambda x: (x[x > 0].view(-1, 1, 1) + torch.ones(3, 5)).permute(2, 0, 1).clone().unbind(),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@torch.no_grad()
+def test_results_of_such_sizes_lie_in_memory_as_eagers_do(name: str) -> None:
+    function = torch.compile(LAYOUTS[name], backend=DebugBackend(providers=["cpu"], fallback=False))
+    for numbers in ([1.0, -1, 2, 3], [0.5, 2, 3, 4, 5], [0.1, 0.2, -1]):
+        results = [each(torch.tensor(numbers)) for each in (function, LAYOUTS[name])]
+        for got, expected in zip(*results, strict=True):
+            assert (got.shape, got.stride()) == (expected.shape, expected.stride())
+        for outputs in results:
+            outputs[0].fill_(7)
+        torch.testing.assert_close(*results)
+
+
 def test_a_comparison_takes_such_a_model() -> None:
     report = compare(Experts(), (torch.randn(6, 8),), backward=True)
     assert report.verdict == "agree"

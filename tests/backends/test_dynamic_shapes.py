@@ -292,6 +292,50 @@ def test_numbers_among_arguments_and_results(name: str) -> None:
         assert [type(each) for each in tree_leaves(got)] == [type(each) for each in tree_leaves(expected)]
 
 
+def replaced(x: Tensor, i: int) -> Tensor:
+    y = x * 1
+    y[i] = 7.0
+    y[:, i] += x[:, 0]
+    y[i:] *= 2
+    return y
+
+
+INDEXED: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "replaced": replaced,
+    "select_scatter": lambda x, i: torch.select_scatter(x, x[0] * 3, 0, i),
+    "slice_scatter": lambda x, i: torch.slice_scatter(x, x[i:] * 2, 0, i),
+    "slice from behind": lambda x, i: torch.slice_scatter(x, x[-2:] * i, 0, -2),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_that_changes_may_count_from_the_end(name: str) -> None:
+    function, _ = compiled(INDEXED[name], "dynamic", ())
+    for rows, i in ((4, 2), (4, 1), (5, -1), (4, -2), (6, -4), (4, 3)):
+        x, like = (torch.arange(1.0, rows * 6 + 1).view(rows, 6).requires_grad_() for _ in range(2))
+        got, expected = function(x, i), INDEXED[name](like, i)
+        torch.testing.assert_close(got, expected)
+        got.sin().sum().backward(), expected.sin().sum().backward()
+        torch.testing.assert_close(x.grad, like.grad)
+
+
+LARGE: dict[str, Callable[[int], Any]] = {
+    "square": lambda k: k * k,
+    "remainder": lambda k: (k * 6364136223846793005 + 1) % 1000003,
+    "shifted": lambda k: (k << 40, k * k // (1 << 45), -k // 3, -k % 3),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_numbers_that_are_returned_know_no_largest_integer(name: str) -> None:
+    def model(x: Tensor, k: int) -> Any:
+        return x * 2, LARGE[name](k)
+
+    function, _ = compiled(model, "dynamic", ())
+    for k in (5, 7, 2**40 + 1, 2**62):
+        assert function(torch.ones(2), k)[1] == LARGE[name](k)
+
+
 def test_recorded_runs_hold_the_numbers() -> None:
     function, backend = compiled(lambda x, n: x[: n // 2] * n, "dynamic", (), max_runs=2)
     for n in (4, 7):

@@ -7,7 +7,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
-from dort_compare.lowering.sizes import plus
+from dort_compare.lowering.sizes import from_front, larger, plus, smaller
 
 aten = torch.ops.aten
 _END = 2**63 - 1
@@ -48,14 +48,17 @@ def slice_scatter(
         return (
             _every(op, x, src, dim, range(first, last, step)) if step > 1 else _between(op, x, src, dim, first, length)
         )
-    if step != 1 or (isinstance(start, int) and start < 0):
-        raise op.unsupported("a slice with a step or a negative start of a symbolic size")
-    return _between(op, x, src, dim, start or 0 if isinstance(start, int | None) else start, length)
+    if step != 1:
+        raise op.unsupported("a slice with a step of a symbolic size")
+    return _between(op, x, src, dim, 0 if start is None else start, length)
 
 
 def _between(op: Builder, x: ir.Value, src: ir.Value, dim: int, first: Dim, length: Dim) -> ir.Value:
-    """``x`` before ``first``, ``src``, and ``x`` behind them."""
+    """``x`` before ``first``, which counts from the end where it is negative, ``src``, and ``x`` behind them."""
     size = shape_of(x)[dim]
+    if not isinstance(first, int) or first < 0:
+        have = op.size(x, dim)
+        first = smaller(op, larger(op, from_front(op, first, have), 0), have)
     rest = plus(op, first, length)
     parts = [src]
     if not (isinstance(first, int) and first == 0):
