@@ -237,6 +237,7 @@ FAILING: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], type[Exception]
         lambda a, b: torch.div(a, b, rounding_mode="trunc"), (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError,
     ),
     "remainder": (lambda a, b: a % b, (torch.tensor([5, 6]), torch.tensor([2, 0])), RuntimeError),
+    "power": (lambda a: a**-1, (torch.tensor([1, 2]),), RuntimeError),
     "index": (lambda x, i: x[i], (torch.randn(4), torch.tensor([1, 7])), IndexError),
     "index_put, accumulated": (
         lambda x, i: x.index_put((torch.tensor([0, 1]), i), x[:2, 0], accumulate=True),

@@ -26,6 +26,8 @@ def pow_number(op: Builder, x: ir.Value, exponent: Number) -> ir.Value:
     which differs from Pow at -0 and -inf.
     """
     dtype = opmath(op.result.dtype)
+    if exponent < 0 and not dtype.is_floating_point:
+        raise op.unsupported("torch takes no integers to the power of negative ones")
     x = op.cast(x, dtype)
     if exponent in (1, 2, 3) or (exponent > 0 and not dtype.is_floating_point):
         return _multiplied(op, x, int(exponent))
