@@ -139,8 +139,9 @@ def _stand_in(size: int | torch.SymInt) -> int:
     if size.node.hint is not None:
         return int(size.node.hint)
     known, expression = size.node.shape_env.backed_var_to_val, size.node.expr
-    unknown = {symbol: _LARGE + int(symbol.name.lstrip("uz")) for symbol in expression.free_symbols - known.keys()}
-    return int(expression.subs({**known, **unknown}))
+    unknown = expression.free_symbols - known.keys()
+    large = {symbol: _LARGE + int("".join(filter(str.isdigit, symbol.name))) for symbol in unknown}
+    return int(expression.subs({**known, **large}))
 
 
 def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
