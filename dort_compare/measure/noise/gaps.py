@@ -49,18 +49,21 @@ class Gaps:
 
     @property
     def calm(self) -> float | None:
-        """What all gaps lie below but those of wild elements, 8 times as wide as an eighth of those that are not zero;
-        None where no element is wild."""
+        """The widest gap of calm elements: 0 where an eighth of all has none, else up to 8 times the gap that an eighth
+        of those that have one stays below. All others are wild; None where there are none."""
         found = self.exponents[self.exponents != _NONE]
         if not found.numel():
             return None
+        if (self.exponents.numel() - found.numel()) * _CALM >= self.exponents.numel():
+            return 0.0
         level = int(found.kthvalue(found.numel() // _CALM + 1).values) + _WILD
-        return 2.0**level if (found > level).any() else None
+        return 2.0 ** int(found[found <= level].max()) if (found > level).any() else None
 
-    def stray(self, known: Gaps, level: float) -> bool:
-        """Whether more than one element in sixteen lies further than ``level`` and than what is ``known`` of it."""
-        strays = self.beyond(level) & (self.exponents > known.exponents)
-        return int(strays.sum()) * _FEW > strays.numel()
+    def stray(self, known: Gaps, calm: float, level: float) -> bool:
+        """Whether more than one in sixteen of the elements whose ``known`` gaps are ``calm`` lies further than
+        ``level``."""
+        are_calm = ~known.beyond(calm)
+        return int((self.beyond(level) & are_calm).sum()) * _FEW > int(are_calm.sum())
 
     def beyond(self, level: float) -> torch.Tensor:
         """Which of the gaps surely are no less than ``level``."""
@@ -77,14 +80,14 @@ def hiding_elements(
 ) -> torch.Tensor | None:
     """Elements for which roundings make ``right`` values lie far from ``exact``, where others hide behind them.
 
-    They do where more than one in sixteen lies, in ``got``, further from ``expected`` (by ``found``) than ``floor``
-    gives of the largest error but for those of wild elements. A mask in the shape of the values; None where none hide.
+    They do where more than one in sixteen of the others lies, in ``got``, further from ``expected`` (by ``found``) than
+    the ``floor`` of what the largest error of those is. A mask in the shape of the values; None where none hide.
     """
-    if (found.mean_abs or 0.0) * _FEW <= floor(0.0):  # no more than one in sixteen lies beyond any floor
+    if (found.mean_abs or 0.0) * _FEW * _CALM <= floor(0.0):  # too few can lie beyond any floor
         return None
     known = functools.reduce(operator.or_, (Gaps.between(exact, value, _AS_FAR) for value in right))
     calm = known.calm
-    if calm is None or not Gaps.between(expected, got).stray(known, floor(calm / _AS_FAR)):
+    if calm is None or not Gaps.between(expected, got).stray(known, calm, floor(calm / _AS_FAR)):
         return None
     return known.beyond(calm).view(expected.shape).to(expected.device)
 

@@ -63,7 +63,7 @@ class Scatter:
     def floor_of(self, gaps: Gaps | None) -> float:
         """The noise floor of what has these ``gaps``: of the calm elements, where more than few of them stray."""
         calm = self.gaps.calm if self.gaps else None
-        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm):
+        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm, calm):
             return self.floor
         return calm
 
