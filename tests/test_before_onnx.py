@@ -151,6 +151,26 @@ def test_a_departure_beside_what_is_a_matter_of_roundings_is_named(
         assert_named(report, "act")
 
 
+class Masked(nn.Module):
+    """Scores of which a quarter is masked, ``wrong`` times as large where it is compiled."""
+
+    def __init__(self, mask: float, wrong: float) -> None:
+        super().__init__()
+        self.scores = nn.Linear(8, 16)
+        self.mask, self.wrong = mask, wrong
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.scores(x) * (self.wrong if torch.compiler.is_compiling() else 1.0)
+        return scores.masked_fill(torch.arange(16) >= 12, self.mask)
+
+
+@pytest.mark.parametrize("wrong", [1.0, 1.3])
+@pytest.mark.parametrize("mask", [-1e9, -1e4, torch.finfo(torch.float32).min, -torch.inf])
+def test_an_output_that_departs_beside_masks_is_told(mask: float, wrong: float) -> None:
+    report = compare(Masked(mask, wrong), (torch.randn(4, 8),), backward=True)
+    assert report.verdict == ("agree" if wrong == 1.0 else "diverge")
+
+
 class Twofold(nn.Module):
     """Three times ``x`` where it is compiled, twice in eager, ``x`` itself in float64."""
 

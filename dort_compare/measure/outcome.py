@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.measure.distance.metrics import Distance, Number, measure
+from dort_compare.measure.noise.extremes import infinite_of_both
 from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
 from dort_compare.measure.rows import is_noise, json_number
@@ -113,6 +114,13 @@ def _measured(
 ) -> OutcomeRow:
     measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
     found = measured.inherited.between("eager", "compiled")
+    if found.finding is None and not found.equal and expected.is_floating_point():
+        infinite = infinite_of_both(expected, got, float(found.scale or 0))
+        if infinite is not None:
+            expected, got = expected.masked_fill(infinite, 0), got.masked_fill(infinite, 0)
+            if exact is not None and exact.shape == infinite.shape:
+                exact = exact.masked_fill(infinite, 0)
+            return _measured(row, expected, got, exact, coarse)
     torch_error, onnx_error = measured.torch_vs_float64, measured.onnx_vs_float64
     floor_of = partial(noise_floor, coarse, found.scale or 0.0, numel=expected.numel())
     floor = floor_of(torch_error)

@@ -58,6 +58,14 @@ def extremes_of_both(expected: torch.Tensor, value: torch.Tensor) -> torch.Tenso
     return same | (extreme & (gap <= rounding(expected.dtype) * expected.double().abs()))
 
 
+def infinite_of_both(expected: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor | None:
+    """Where two floating tensors of one dtype and shape both hold what stands for infinity, or what a mask of -1e9 or
+    -1e4 leaves, and others lie apart; ``scale`` is the largest element. None where there is nothing of it."""
+    if may_be_extreme(scale, expected.dtype):
+        return extremes_of_both(expected, value)
+    return masks_of_both(expected, value, scale)
+
+
 def masks_of_both(expected: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor | None:
     """Where both hold what a mask of -1e9 or -1e4 leaves, equal to within rounding; ``scale`` is the largest element.
 
