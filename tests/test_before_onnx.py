@@ -151,6 +151,27 @@ def test_a_departure_beside_what_is_a_matter_of_roundings_is_named(
         assert_named(report, "act")
 
 
+class Huge(nn.Module):
+    """Attention to one token that is far larger than all others: the gradients of keys cancel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.project(x).view(4, 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value)
+        return self.out(mixed.transpose(1, 2).reshape(4, 16, 16))
+
+
+@pytest.mark.parametrize("seed", [3, 4, 13])
+def test_gradients_that_cancel_beside_one_huge_token_are_noise(seed: int) -> None:
+    torch.manual_seed(seed)
+    model, x = Huge(), torch.randn(4, 16, 16)
+    x[:, 0] *= 2000
+    assert compare(model, (x,), backward=True).verdict == "agree"
+
+
 class Masked(nn.Module):
     """Scores of which a quarter is masked, ``wrong`` times as large where it is compiled."""
 

@@ -23,6 +23,7 @@ _UNIT = 0.75
 """Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
+_DIGIT = 0.1
 _SHARES = (1.0, 1 / 16)
 """How many of the results move, from sample to sample: few roundings, like those of other kernels, stay near what was
 computed and so near its thresholds, many show how far errors grow."""
@@ -37,10 +38,10 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
     in float32 moves by up to eight roundings, for other kernels add up in another order; its operands move by one
     first, for what is left where terms cancel is as coarse as they are. Those of a gradient, which often nearly
-    cancels, move only where it is exactly zero, as that of attention to one token is. Sorts meet equal elements in
-    reverse, and what is chosen unsorted comes in an order by chance. An op that works element by element rounds what
-    its definition goes through, too: 1 + tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw
-    unshaken.
+    cancels, move only where less than a digit of it is left, as of that of attention to one token. Sorts meet equal
+    elements in reverse, and what is chosen unsorted comes in an order by chance. An op that works element by element
+    rounds what its definition goes through, too: 1 + tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what
+    they draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
@@ -110,15 +111,15 @@ class _Shaken(Watched):
 
     def _cancelled(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
         """The ``exact`` results of an op that combines elements, with what the roundings of its operands make of them:
-        of gradients where they are zero, of others also where they have to be rounded. They stay where other pivots
-        are chosen then or none is found, and zeros that are made of integers."""
+        of gradients where less than a digit is left, of others also where they have to be rounded. They stay where
+        other pivots are chosen then or none is found, and zeros that are made of integers."""
         operands = (args, kwargs)
         try:
             again = pytree.tree_leaves(call_in_float64(target, *pytree.tree_map(self._jolted, operands)))
         except REFUSALS:
             return exact
         if target.overloadpacket.__name__.endswith("_backward"):
-            return [*map(_where_zero, exact, again)]
+            return [*map(_where_cancelled, exact, again)]
         if any(_chooses(*pair) for pair in zip(exact, again, strict=True)):
             return exact
         of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
@@ -171,8 +172,11 @@ def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -
     return value.double() + steps * _UNIT * spacing(value, precision)
 
 
-def _where_zero(exact: Any, again: Any) -> Any:
-    return torch.where(exact == 0, again, exact) if isinstance(exact, torch.Tensor) else exact
+def _where_cancelled(exact: Any, again: Any) -> Any:
+    """``again`` where ``exact`` is zero, or roundings of the operands leave less than a digit of it."""
+    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point():
+        return exact
+    return torch.where((exact == 0) | ((again - exact).abs() > _DIGIT * exact.abs()), again, exact)
 
 
 def _where_inexact(exact: Any, again: Any, traced: Any, of_integers: bool) -> Any:

@@ -107,7 +107,7 @@ def test_a_gradient_that_cancels_moves_by_roundings_of_its_operands(graphs_of: G
     assert 1e-9 < max(each.abs().max() for each in moved) < 1e-5
 
 
-def test_a_gradient_that_nearly_cancels_moves_by_roundings_of_its_own(graphs_of: GraphsOf) -> None:
+def test_a_gradient_that_cancels_to_less_than_a_digit_moves_by_roundings_of_its_operands(graphs_of: GraphsOf) -> None:
     x, grad = torch.randn(16, 2), torch.randn(16, 2)  # of two elements each, nearly all of the gradient cancels
     mean, rstd = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, correction=0).rsqrt()
 
@@ -117,8 +117,11 @@ def test_a_gradient_that_nearly_cancels_moves_by_roundings_of_its_own(graphs_of:
 
     (graph,) = graphs_of(gradient, grad, x, mean, rstd)
     first, second = (values(shaken(seed), graph)["abs_1"] for seed in (0, 2))
-    assert not torch.equal(first, second)
-    assert ((first - second).abs() <= 20 * torch.finfo(torch.float32).eps * first.abs()).all()
+    moved, eps = (first - second).abs(), torch.finfo(torch.float32).eps
+    is_own = moved <= 20 * eps * first.abs()
+    assert is_own.any()
+    assert (moved[~is_own] > first[~is_own] / 100).all()
+    assert (moved <= 64 * eps * grad.abs().max() * rstd).all()
 
 
 @pytest.mark.parametrize("op", ["var", "mm", "cumsum"])
