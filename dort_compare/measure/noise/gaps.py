@@ -49,13 +49,11 @@ class Gaps:
 
     @property
     def calm(self) -> float | None:
-        """The widest gap of calm elements: 0 where an eighth of all has none, else up to 8 times the gap that an eighth
-        of those that have one stays below. All others are wild; None where there are none."""
+        """The widest gap of calm elements: up to 8 times the gap that an eighth of those that have one stays below. All
+        others are wild; None where there are none."""
         found = self.exponents[self.exponents != _NONE]
         if not found.numel():
             return None
-        if (self.exponents.numel() - found.numel()) * _CALM >= self.exponents.numel():
-            return 0.0
         level = int(found.kthvalue(found.numel() // _CALM + 1).values) + _WILD
         return 2.0 ** int(found[found <= level].max()) if (found > level).any() else None
 
