@@ -7,15 +7,7 @@ from pathlib import Path
 
 from dort_compare.dump.reader import Device
 from dort_compare.measure.optimizers.bisect import Bisection, bisect
-from dort_compare.offline.runs import (
-    dumped_run,
-    for_model,
-    providers_of,
-    recorded_graphs,
-    refuse_unloadable,
-    running,
-    title,
-)
+from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
 from dort_compare.scalars import as_tensor
 
 
@@ -27,17 +19,15 @@ def bisected(
     The arguments are those of ``check``. Raises, at the call, UsageError for a wrong one and DumpError for a dump or
     model that cannot be read; DumpError for one that cannot be run, when its graph's turn comes.
     """
-    providers = providers_of(provider)
-    graphs = for_model(model, recorded_graphs(Path(dump), graph))
+    runs = dumped_runs(dump, graph, provider, model)
     other = Path(model) if model is not None else None
-    runs = [dumped_run(each, provider, providers, other) for each in graphs]
 
     def bisections() -> Iterator[tuple[str, Bisection]]:
-        for run, each in zip(runs, graphs, strict=True):
+        for each, run in runs:
             refuse_unloadable(run, other or each.file("onnx"))
             inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
             with running(title(each, other)):
-                found = bisect(run.onnx_model, inputs, providers)
+                found = bisect(run.onnx_model, inputs, run.providers)
             yield each.name, found
 
     return bisections()

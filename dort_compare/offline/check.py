@@ -13,15 +13,7 @@ from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
-from dort_compare.offline.runs import (
-    dumped_run,
-    for_model,
-    providers_of,
-    recorded_graphs,
-    refuse_unloadable,
-    running,
-    title,
-)
+from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
 from dort_compare.report import Report
 from dort_compare.report.environment import environment
 from dort_compare.report.progress import Waiting
@@ -50,21 +42,19 @@ def check(
     """
     effort = Effort(memory, repeats)
     check_engine(engine)
-    providers = providers_of(provider)
-    graphs = for_model(model, recorded_graphs(Path(dump), graph))
+    runs = [(each, replace(run, engine=engine)) for each, run in dumped_runs(dump, graph, provider, model)]
     other = Path(model) if model is not None else None
-    runs = [replace(dumped_run(each, provider, providers, other), engine=engine) for each in graphs]
-    for run, each in zip(runs, graphs, strict=True):
+    for each, run in runs:
         refuse_unloadable(run, other or each.file("onnx"))
     rows: list[Row] = []
-    for run, each in zip(runs, graphs, strict=True):
+    for each, run in runs:
         with running(title(each, other)), Waiting() as waiting:
             pictures = Pictures()
             found = graph_rows(run, effort.memory, effort.repeats, (pictures.see,))
             rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
-    identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each in graphs)
+    identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
-    verdict, causes = judge(rows, (), Lineage(runs))
+    verdict, causes = judge(rows, (), Lineage([run for _, run in runs]))
     return Report(
         verdict=verdict,
         causes=causes,

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from dort_compare.dump.reader import Device
 from dort_compare.errors import UsageError, nearest
-from dort_compare.offline.runs import (
-    dumped_run,
-    names_of,
-    providers_of,
-    recorded_graphs,
-    running,
-)
+from dort_compare.offline.runs import dumped_runs, names_of, running
 from dort_compare.repro import case_of, write_case
 
 
@@ -26,9 +20,7 @@ def repro(
 
     Raises DumpError for a dump that cannot be read, or a folder that is not empty; UsageError for a wrong call.
     """
-    providers = providers_of(provider)
-    graphs = recorded_graphs(Path(dump), graph)
-    runs = [dumped_run(each, provider, providers) for each in graphs]
+    graphs, runs = zip(*dumped_runs(dump, graph, provider), strict=True)
     calls = [{n.name for n in run.graph_module.graph.nodes if n.op == "call_function"} for run in runs]
     having = [run for run, names in zip(runs, calls, strict=True) if node in names]
     if not having:

@@ -47,6 +47,21 @@ def recorded_graphs(dump: Path, which: str | int | None = None) -> list[DumpedGr
     return recorded
 
 
+def dumped_runs(
+    dump: str | Path, which: str | int | None, provider: Device, model: str | Path | None = None
+) -> list[tuple[DumpedGraph, GraphRun]]:
+    """The graphs of ``recorded_graphs`` with their runs; ``model`` is an ONNX file in the place of the only one's.
+
+    Raises what ``recorded_graphs`` and ``dumped_run`` do, and UsageError where one model would stand for several.
+    """
+    providers = providers_of(provider)
+    graphs = recorded_graphs(Path(dump), which)
+    if model is not None and len(graphs) > 1:
+        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {names_of(graphs)}")
+    other = Path(model) if model is not None else None
+    return [(each, dumped_run(each, provider, providers, other)) for each in graphs]
+
+
 def dumped_run(
     graph: DumpedGraph, device: Device, providers: Sequence[Provider], model: Path | None = None
 ) -> GraphRun:
@@ -73,13 +88,6 @@ def dumped_run(
         compile_id=graph.compile_id,
         input_names=graph.input_names,
     )
-
-
-def for_model(model: str | Path | None, graphs: list[DumpedGraph]) -> list[DumpedGraph]:
-    """``graphs``, of which there must be one where another ``model`` takes its place."""
-    if model is not None and len(graphs) > 1:
-        raise UsageError(f"{model} can stand for one graph only; choose it with --graph: {names_of(graphs)}")
-    return graphs
 
 
 def title(graph: DumpedGraph, model: Path | None) -> str:
