@@ -10,9 +10,9 @@ import torch
 
 from dort_compare.dtypes import dtype_name, is_floating_tensor, is_half_tensor
 from dort_compare.measure.graph_rows import Watch
+from dort_compare.measure.half.place import NodePlace
 from dort_compare.measure.half.use import Use, use_of
 from dort_compare.measure.rows import json_number
-from dort_compare.provenance import Phase, Provenance
 from dort_compare.trace import GraphRun, Step
 
 Finding = Literal["overflows", "near the range", "underflows", "holds no digit"]
@@ -23,33 +23,21 @@ _MANY = 0.1
 
 
 @dataclass(frozen=True)
-class Cast:
+class Cast(NodePlace):
     """An FX node whose result has another floating dtype than an operand: a cast, or an op that promotes."""
 
-    graph: int
-    phase: Phase
-    fx_node: str
-    target: str
-    module: str
-    source: str
     from_dtype: str
     to_dtype: str
 
 
 @dataclass(frozen=True)
-class RangeUse:
+class RangeUse(NodePlace):
     """How one half-precision value uses its dtype.
 
     ``finding`` is what is remarkable of it, if anything; ``inherits`` says that an operand has the same finding, so
     that it does not begin here.
     """
 
-    graph: int
-    phase: Phase
-    fx_node: str
-    target: str
-    module: str
-    source: str
     dtype: str
     use: Use
     finding: Finding | None
@@ -117,10 +105,7 @@ class PrecisionWatch:
         finding = _finding(use)
         if finding is not None and finding != "near the range":
             astray.add(step.node.name)
-        at = Provenance.of(step.node, run.phase)
-        dtype = dtype_name(value.dtype)
-        place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
-        found = RangeUse(*place, dtype, use, finding, inherits)
+        found = RangeUse.at(run, step.node, dtype_name(value.dtype), use, finding, inherits)
         self._half_values += 1
         if finding is not None:
             self._ranges.append(found)
@@ -137,9 +122,7 @@ def casts_of(run: GraphRun) -> Iterator[Cast]:
         read = [operand.meta.get("val") for operand in node.all_input_nodes]
         tensors = [value for value in read if is_floating_tensor(value) and (value.dim() or not result.dim())]
         for dtype in dict.fromkeys(value.dtype for value in tensors if value.dtype != result.dtype):
-            at = Provenance.of(node, run.phase)
-            place = (run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source)
-            yield Cast(*place, dtype_name(dtype), dtype_name(result.dtype))
+            yield Cast.at(run, node, dtype_name(dtype), dtype_name(result.dtype))
 
 
 def _finding(use: Use) -> Finding | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dort_compare.measure.half.fewest import fewest
 from dort_compare.measure.half.rehearsal import Key, Rehearsal, Unit
 from dort_compare.measure.half.suggestion import KeptNode, Mend, ResultError, Suggestion
-from dort_compare.provenance import Provenance
 from dort_compare.trace import GraphRun
 from dort_compare.trace.training_step import TrainingStep, training_steps
 
@@ -143,8 +142,7 @@ class _Search:
                 for node in run.graph_module.graph.nodes:
                     if node.name in names and node.op == "call_function":
                         names.remove(node.name)  # a backward graph may compute a forward node again
-                        at = Provenance.of(node, run.phase)
-                        yield KeptNode(run.index, run.phase, node.name, at.aten_target, at.module, at.source)
+                        yield KeptNode.at(run, node)
 
 
 class _TooManyError(Exception):

@@ -5,22 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from dort_compare.measure.half.place import NodePlace
 from dort_compare.measure.rows import json_number
-from dort_compare.provenance import Phase
 
 Mend = Literal["none needed", "float32", "loss scale", "loss scale and float32", "none suffices", "not searched"]
 
 
 @dataclass(frozen=True)
-class KeptNode:
+class KeptNode(NodePlace):
     """An FX node to keep in float32."""
-
-    graph: int
-    phase: Phase
-    fx_node: str
-    target: str
-    module: str
-    source: str
 
 
 @dataclass(frozen=True)
