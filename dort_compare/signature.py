@@ -7,6 +7,7 @@ import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import fx
@@ -134,10 +135,9 @@ def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 
 def _stand_in(size: int | torch.SymInt) -> int:
-    if isinstance(size, int):
-        return size
-    if size.node.hint is not None:
-        return int(size.node.hint)
+    hint = _hint(size)
+    if isinstance(size, int) or hint is not None:
+        return int(hint)
     known, expression = size.node.shape_env.backed_var_to_val, size.node.expr
     unknown = expression.free_symbols - known.keys()
     large = {symbol: _LARGE + int("".join(filter(str.isdigit, symbol.name))) for symbol in unknown}
@@ -146,5 +146,9 @@ def _stand_in(size: int | torch.SymInt) -> int:
 
 def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
     """What sizes were when torch traced the graph; None where it knew one of them in a run alone."""
-    hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
+    hints = [*map(_hint, sizes)]
     return None if None in hints else hints
+
+
+def _hint(size: int | torch.SymInt) -> Any:
+    return size if isinstance(size, int) else size.node.hint

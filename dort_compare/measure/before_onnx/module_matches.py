@@ -25,7 +25,7 @@ class Match:
     """The value that came closest to what eager has at a place.
 
     ``fits`` are the nodes whose values have its dtype and shape. Both tensors are kept for as long as the distance is
-    not known to be noise.
+    not known to be noise, with the ``gaps`` of the elements that lie beyond the floor, once scatter is asked.
     """
 
     distance: Distance
@@ -39,6 +39,7 @@ class Match:
     value: torch.Tensor | None = None
     torch_error: Number | None = None
     graph_error: Number | None = None
+    gaps: Gaps | None = None
 
     def is_at(self, sighting: Sighting) -> bool:
         """Whether another run of the same graphs shows this value there."""
@@ -46,7 +47,7 @@ class Match:
 
     def settle(self) -> None:
         """It is noise after all: nothing is kept of it any more."""
-        self.ok, self.expected, self.value = True, None, None
+        self.ok, self.expected, self.value, self.gaps = True, None, None, None
 
 
 class Matches:
@@ -140,17 +141,12 @@ class Matches:
     def settle(self, scatters: Mapping[Place, Scatter]) -> None:
         """Settles the suspects that right values scatter as far as."""
         for place, match in self.suspects.items():
-            scatter, gaps = scatters.get(place, Scatter()), self._gaps(match)
-            if scatter.covers(match.distance, gaps):
+            scatter, expected, value = scatters.get(place, Scatter()), match.expected, match.value
+            if match.gaps is None and expected is not None and value is not None and expected.shape == value.shape:
+                match.gaps = Gaps.between(expected, value, least=self._floor(expected, match.distance, 0.0))
+            match.noise_floor = max(match.noise_floor, scatter.floor_of(match.gaps))
+            if scatter.covers(match.distance, match.gaps):
                 match.settle()
-            match.noise_floor = max(match.noise_floor, scatter.floor_of(gaps))
-
-    def _gaps(self, match: Match) -> Gaps | None:
-        """Of the elements that lie beyond the floor without scatter; None where the sides are of two shapes."""
-        expected, value = match.expected, match.value
-        if expected is None or value is None or expected.shape != value.shape:
-            return None
-        return Gaps.between(expected, value, least=self._floor(expected, match.distance, 0.0))
 
     def settle_within(self, modules: Container[str | None], node: fx.Node, value: torch.Tensor) -> None:
         """Settles the suspects of these modules that a value which the graphs compute there is equal to after all, in
