@@ -180,6 +180,23 @@ def test_gradients_that_cancel_beside_one_huge_token_are_noise(make: Callable[[]
     assert compare(model, (x,), backward=True).verdict == "agree"
 
 
+class Saturated(nn.Module):
+    """A loss that takes the logarithm of probabilities down to 1e-9."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        probabilities = torch.sigmoid(12 * self.scores(x))
+        return nn.functional.binary_cross_entropy(probabilities, (x > 0).float())
+
+
+def test_the_gradient_of_a_saturated_sigmoid_agrees() -> None:
+    torch.manual_seed(4)
+    assert_clean(compare(Saturated(), (torch.randn(128, 8),), backward=True))
+
+
 class Masked(nn.Module):
     """Scores of which a quarter is masked, ``wrong`` times as large where it is compiled."""
 

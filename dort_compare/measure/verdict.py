@@ -247,11 +247,11 @@ def _outcome_reason(row: OutcomeRow) -> str:
     if row.distance.finding:
         return row.distance.finding
     gap = f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise"
-    if row.backend not in ("debug", "traced"):
+    if row.backend != "debug":
         return f"{gap}, in the {row.backend} backend alone, whose values were not exposed"
     return (
-        f"{gap}, although no op of the compiled graphs departs by itself: it enters in tracing, before ONNX, or where "
-        "the program that ran differs from the one whose values were exposed"
+        f"{gap}, although neither tracing nor an op of the compiled graphs departs by itself: what is noise in a value "
+        "that one graph hands on, as forward to backward, is enlarged by another, or in eager torch between them"
     )
 
 

@@ -42,7 +42,6 @@ for _targets, _name in {
     (aten.exp.default, prims.exp.default): "Exp",
     (aten.log.default, prims.log.default): "Log",
     (aten.reciprocal.default, prims.reciprocal.default): "Reciprocal",
-    (aten.sigmoid.default,): "Sigmoid",
     (aten.sin.default, prims.sin.default): "Sin",
     (aten.sqrt.default, prims.sqrt.default): "Sqrt",
     (aten.tanh.default, prims.tanh.default): "Tanh",
@@ -54,6 +53,15 @@ for _targets, _name in {
 def rsqrt(op: Builder, x: ir.Value) -> ir.Value:
     """rsqrt(Tensor self) -> Tensor"""
     return op.Reciprocal(op.Sqrt(x))
+
+
+@elementary(aten.sigmoid.default)
+def sigmoid(op: Builder, x: ir.Value) -> ir.Value:
+    """sigmoid(Tensor self) -> Tensor
+
+    1 / (1 + exp(-x)), right to its own last places; Sigmoid is to those of 1, and 0 below -18.
+    """
+    return op.Reciprocal(op.Add(op.Exp(op.Neg(x)), 1))
 
 
 @elementary(aten.exp2.default, prims.exp2.default)

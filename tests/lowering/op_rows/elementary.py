@@ -63,7 +63,7 @@ FUNCTIONS = (
     *with_prim("asinh", ("asinh",), within(-9, 9), ROUNDING),
     *with_prim("atan", ("atan",), within(-9, 9), ROUNDING),
     *with_prim("atanh", ("atanh",), within(-1, 1), ROUNDING),
-    Row(aten.sigmoid.default, ("sigmoid",), elements, units=ROUNDING, scale=1),
+    Row(aten.sigmoid.default, ("sigmoid",), elements, units=ROUNDING),
 )
 
 
