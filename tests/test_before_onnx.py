@@ -218,6 +218,13 @@ def test_an_output_that_departs_beside_masks_is_told(mask: float, wrong: float) 
     assert [row.ok for row in report.outputs] == [wrong == 1.0]
 
 
+@pytest.mark.parametrize("mask", [-1e9, -1e4, torch.finfo(torch.float32).min, -torch.inf])
+def test_a_module_that_departs_beside_masks_is_named(mask: float) -> None:
+    right, wrong = (nn.Sequential(Masked(mask, factor), nn.Softmax(-1), nn.Linear(16, 4)) for factor in (1.0, 1.3))
+    assert_clean(compare(right, (torch.randn(4, 8),), backward=True))
+    assert_named(compare(wrong, (torch.randn(4, 8),)), "0")
+
+
 class Twofold(nn.Module):
     """Three times ``x`` where it is compiled, twice in eager, ``x`` itself in float64."""
 

@@ -12,8 +12,9 @@ from dort_compare.dtypes import dtype_name
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
 from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
-from dort_compare.measure.rows import Row, Status, is_noise
+from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, call_of, source_code, target_name
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements

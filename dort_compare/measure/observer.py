@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import fx
 
 from dort_compare.errors import one_line
-from dort_compare.measure.distance.metrics import Distance, deviation, distance
+from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
-from dort_compare.measure.noise.gaps import Gaps, hiding_elements
+from dort_compare.measure.noise.gaps import Gaps
+from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
-from dort_compare.measure.rows import Row, is_noise, json_number
+from dort_compare.measure.rows import Row, json_number
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import Executed
@@ -82,13 +84,14 @@ class Observer:
             return
         shipped = self._shipped.pop(name)
         step = executed.step
-        found, floor = _measured(own, shipped, step.value, step.exact, precision)
-        ok = is_noise(found, floor)
-        if not ok and found.finding is None:
-            plain = 2 * noise_floor(precision, float(found.scale or 0), 0.0)
-            gaps = Gaps.between(own, shipped, least=plain)
+        exact = step.exact if step.exact.dtype == torch.float64 else None
+        floor = partial(_floor, precision, own.numel())
+        error = inherited_error(own, shipped, floor, precision, exact, step.value)
+        found = error.distance.between("the exposed values", "the program that ran")
+        if not error.is_noise and found.finding is None:
+            gaps = error.gaps(own, shipped, floor)
             self._unsettled[step.node] = _Unsettled(len(self.seen), step.value, gaps)
-        self.seen.append(Observed(*self._of, name, self._execution, found, floor, ok))
+        self.seen.append(Observed(*self._of, name, self._execution, found, error.noise_floor, error.is_noise))
 
     @property
     def unsettled(self) -> Mapping[fx.Node, torch.Tensor]:
@@ -104,27 +107,8 @@ class Observer:
                 del self._unsettled[node]
 
 
-def _measured(
-    own: torch.Tensor, shipped: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor, precision: torch.dtype | None
-) -> tuple[Distance, float]:
-    """How far ``shipped`` lies from ``own``, and the noise floor; but for wild elements that others hide behind."""
-    found = distance(own, shipped).between("the exposed values", "the program that ran")
-    if found.equal:
-        return found, 0.0
-
-    def floor(error: float | None) -> float:
-        return 2 * noise_floor(precision, float(found.scale or 0), error, own.numel())
-
-    is_measured = exact.dtype == torch.float64 and expected.is_floating_point()
-    if not is_measured or not exact.shape == expected.shape == own.shape:
-        return found, floor(None)
-    allowed = floor(max(deviation(exact, value) for value in (expected, own)))
-    is_near = is_noise(found, allowed)
-    wild = hiding_elements(floor, found, own, shipped, exact, expected, own) if is_near else None
-    if wild is None:
-        return found, allowed
-    own, shipped, expected, exact = (side.masked_fill(wild, 0) for side in (own, shipped, expected, exact))
-    return _measured(own, shipped, expected, exact, precision)
+def _floor(precision: torch.dtype | None, numel: int, scale: float, error: Number | None) -> float:
+    return 2 * noise_floor(precision, scale, error, numel)
 
 
 def settle(observers: Sequence[Observer], run: GraphRun) -> None:

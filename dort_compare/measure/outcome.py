@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UsageError
-from dort_compare.measure.distance.metrics import Distance, Number, measure
-from dort_compare.measure.noise.extremes import infinite_of_both
+from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import coarsest, noise_floor
-from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
-from dort_compare.measure.rows import is_noise, json_number
+from dort_compare.measure.noise.gaps import Gaps
+from dort_compare.measure.noise.inherited import inherited_error
+from dort_compare.measure.rows import json_number
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -112,34 +112,16 @@ def _row(
 def _measured(
     row: OutcomeRow, expected: torch.Tensor, got: torch.Tensor, exact: torch.Tensor | None, coarse: torch.dtype | None
 ) -> OutcomeRow:
-    measured = measure(expected, got, exact=exact if exact is not None and exact.shape == got.shape else None)
-    found = measured.inherited.between("eager", "compiled")
-    if found.finding is None and not found.equal and expected.is_floating_point():
-        infinite = infinite_of_both(expected, got, float(found.scale or 0))
-        if infinite is not None:
-            expected, got = expected.masked_fill(infinite, 0), got.masked_fill(infinite, 0)
-            if exact is not None and exact.shape == infinite.shape:
-                exact = exact.masked_fill(infinite, 0)
-            return _measured(row, expected, got, exact, coarse)
-    torch_error, onnx_error = measured.torch_vs_float64, measured.onnx_vs_float64
-    floor_of = partial(noise_floor, coarse, found.scale or 0.0, numel=expected.numel())
-    floor = floor_of(torch_error)
-    ok = is_noise(found, floor, onnx_error)
-    if ok and exact is not None and torch_error:
-        if not is_referee(exact, expected, torch_error, float(found.scale or 0.0), coarse):
-            floor, torch_error, onnx_error = floor_of(None), None, None
-            ok = is_noise(found, floor)
-        elif (wild := hiding_elements(floor_of, found, expected, got, exact, expected)) is not None:
-            expected, got, exact = (side.masked_fill(wild, 0) for side in (expected, got, exact))
-            return _measured(row, expected, got, exact, coarse)
+    floor = partial(noise_floor, coarse, numel=expected.numel())
+    error = inherited_error(expected, got, floor, coarse, exact)
     return replace(
         row,
-        ok=ok,
-        gaps=None if ok or expected.shape != got.shape else Gaps.between(expected, got, least=floor_of(0.0)),
-        distance=found,
-        noise_floor=floor,
-        torch_vs_float64=torch_error,
-        onnx_vs_float64=onnx_error,
+        ok=error.is_noise,
+        gaps=None if error.is_noise or expected.shape != got.shape else error.gaps(expected, got, floor),
+        distance=error.distance.between("eager", "compiled"),
+        noise_floor=error.noise_floor,
+        torch_vs_float64=error.expected_vs_float64,
+        onnx_vs_float64=error.got_vs_float64,
     )
 
 

@@ -116,12 +116,3 @@ class Row:
 def json_number(number: Number | None) -> Number | str | None:
     """A number for strict JSON, which has no infinity."""
     return "inf" if number == math.inf else number
-
-
-def is_noise(inherited: Distance, floor: float, onnx_error: Number | None = None) -> bool:
-    """Whether ONNX's distance from float64, or without one that from torch, is within the floor and no finding."""
-    if inherited.equal:
-        return True
-    if inherited.finding is not None or inherited.max_abs is None:
-        return False
-    return (inherited.max_abs if onnx_error is None else onnx_error) <= floor

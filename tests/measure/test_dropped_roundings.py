@@ -90,8 +90,9 @@ def test_where_the_rounding_does_not_matter_nothing_is_looked_at_twice(monkeypat
 
 
 def test_noise_that_a_right_op_enlarges_is_told_as_before():
-    """ONNX Runtime's sigmoid is 0 from -18 on; what it makes of the model departs in no op of its own."""
-    report = dort_compare.compare(Of(lambda x: x.sigmoid().log()), (torch.linspace(-40, 40, 33),))
+    """ONNX Runtime's Sigmoid is 0 from -18 on; what it makes of the model departs in no op of its own."""
+    module, x = Of(lambda x: x.sigmoid().log()), torch.linspace(-40, 40, 33)
+    report = dort_compare.compare(module, (x,), exporter="torch")
     assert [cause.fx_node for cause in report.causes] == ["log"]
     assert "it enlarges what is noise in these" in report.causes[0].reason
     assert report.optimized is None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 from torch import fx
 
 from dort_compare.align.sightings import GraphCall, Sighting
-from dort_compare.measure.distance.metrics import Distance, Number, deviation, distance
+from dort_compare.measure.distance.metrics import Distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
-from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
+from dort_compare.measure.noise.gaps import Gaps
+from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
 from dort_compare.measure.noise.scatter import Scatter
-from dort_compare.measure.rows import is_noise
 from dort_compare.trace.eager_modules import Held
 from dort_compare.trace.module_calls import Place
 
@@ -24,30 +24,32 @@ from dort_compare.trace.module_calls import Place
 class Match:
     """The value that came closest to what eager has at a place.
 
-    ``fits`` are the nodes whose values have its dtype and shape. Both tensors are kept for as long as the distance is
-    not known to be noise, with the ``gaps`` of the elements that lie beyond the floor, once scatter is asked.
+    ``fits`` are the nodes whose values have its dtype and shape. Both tensors are kept for as long as the error is not
+    known to be noise, with the ``gaps`` of their elements, once scatter is asked.
     """
 
-    distance: Distance
-    noise_floor: float
-    ok: bool
+    error: InheritedError
     run: GraphCall | None
     node: fx.Node | None
     leaf: str | None
     fits: set[fx.Node] = field(default_factory=set)
     expected: torch.Tensor | None = None
     value: torch.Tensor | None = None
-    torch_error: Number | None = None
-    graph_error: Number | None = None
     gaps: Gaps | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error.is_noise
 
     def is_at(self, sighting: Sighting) -> bool:
         """Whether another run of the same graphs shows this value there."""
         return sighting.node is self.node and sighting.leaf == self.leaf
 
-    def settle(self) -> None:
-        """It is noise after all: nothing is kept of it any more."""
-        self.ok, self.expected, self.value, self.gaps = True, None, None, None
+    def settle(self, error: InheritedError) -> None:
+        """Takes over the error; of one that is noise nothing is kept any more."""
+        self.error = error
+        if error.is_noise:
+            self.expected, self.value, self.gaps = None, None, None
 
 
 class Matches:
@@ -103,18 +105,15 @@ class Matches:
         match.fits |= before.fits if before else set()
         if match.ok:
             del self._held[place]
-        elif before and not _closer(match, before):
+        elif before and not _closer(match.error.distance, before.error.distance):
             before.fits = match.fits
             return
         self.found[place] = match
 
     def _measured(self, expected: torch.Tensor, sighting: Sighting) -> Match:
-        gap = distance(expected, sighting.value).between("eager", "the traced graph")
-        floor = self._floor(expected, gap)
-        ok = is_noise(gap, floor)
-        match = Match(gap, floor, ok, sighting.run, sighting.node, sighting.leaf)
+        match = Match(self._error(expected, sighting.value), sighting.run, sighting.node, sighting.leaf)
         match.fits = {sighting.node} if sighting.node else set()
-        if not ok:
+        if not match.ok:
             match.expected, match.value = expected, sighting.value.detach()
         return match
 
@@ -141,12 +140,11 @@ class Matches:
     def settle(self, scatters: Mapping[Place, Scatter]) -> None:
         """Settles the suspects that right values scatter as far as."""
         for place, match in self.suspects.items():
-            scatter, expected, value = scatters.get(place, Scatter()), match.expected, match.value
+            scatter, expected, value, error = scatters.get(place, Scatter()), match.expected, match.value, match.error
             if match.gaps is None and expected is not None and value is not None and expected.shape == value.shape:
-                match.gaps = Gaps.between(expected, value, least=self._floor(expected, match.distance, 0.0))
-            match.noise_floor = max(match.noise_floor, scatter.floor_of(match.gaps))
-            if scatter.covers(match.distance, match.gaps):
-                match.settle()
+                match.gaps = error.gaps(expected, value, self._floor(expected))
+            allowed = max(error.noise_floor, scatter.floor_of(match.gaps))
+            match.settle(replace(error, noise_floor=allowed, is_noise=scatter.covers(error.distance, match.gaps)))
 
     def settle_within(self, modules: Container[str | None], node: fx.Node, value: torch.Tensor) -> None:
         """Settles the suspects of these modules that a value which the graphs compute there is equal to after all, in
@@ -165,37 +163,20 @@ class Matches:
         match = self.found.get(place)
         if match is None or match.ok or match.expected is None or match.value is None:
             return
-        if not exact.is_floating_point() or not exact.shape == match.expected.shape == match.value.shape:
-            return
-        self._judge(match, match.expected, match.value, exact)
+        match.settle(self._error(match.expected, match.value, exact))
 
-    def _judge(self, match: Match, expected: torch.Tensor, value: torch.Tensor, exact: torch.Tensor) -> None:
-        match.torch_error, match.graph_error = (deviation(exact, side) for side in (expected, value))
-        precision, scale = self._coarsest(expected), float(match.distance.scale or 0)
-        if not is_referee(exact, expected, match.torch_error or 0.0, scale, precision):
-            return
-        floor = partial(self._floor, expected, match.distance)
-        allowed = max(match.noise_floor, floor(match.torch_error))
-        is_near = is_noise(match.distance, allowed, match.graph_error)
-        wild = hiding_elements(floor, match.distance, expected, value, exact, expected) if is_near else None
-        if wild is None:
-            match.noise_floor = allowed
-            if is_near:
-                match.settle()
-            return
-        expected, value, exact = (side.masked_fill(wild, 0) for side in (expected, value, exact))
-        match.distance = distance(expected, value)
-        self._judge(match, expected, value, exact)
+    def _error(self, expected: torch.Tensor, value: torch.Tensor, exact: torch.Tensor | None = None) -> InheritedError:
+        return inherited_error(expected, value, self._floor(expected), self._coarsest(expected), exact)
 
-    def _floor(self, expected: torch.Tensor, gap: Distance, torch_error: Number | None = None) -> float:
-        return noise_floor(self._coarsest(expected), float(gap.scale or 0), torch_error, expected.numel())
+    def _floor(self, expected: torch.Tensor) -> Floor:
+        return partial(noise_floor, self._coarsest(expected), numel=expected.numel())
 
     def _coarsest(self, expected: torch.Tensor) -> torch.dtype | None:
         own = coarsest([expected.dtype])
         return own and coarsest([own, self._precision or own])
 
 
-def _closer(one: Match, other: Match) -> bool:
-    if (one.distance.finding is None) != (other.distance.finding is None):
-        return one.distance.finding is None
-    return (one.distance.max_abs or 0) < (other.distance.max_abs or 0)
+def _closer(one: Distance, other: Distance) -> bool:
+    if (one.finding is None) != (other.finding is None):
+        return one.finding is None
+    return (one.max_abs or 0) < (other.max_abs or 0)

@@ -123,10 +123,10 @@ def _row(place: Place, match: Match | None, reason: str | None, matches: Matches
         row,
         status="ok" if match.ok else "departs",
         fx_node=match.node.name if match.node else "",
-        distance=match.distance,
-        noise_floor=match.noise_floor,
-        torch_vs_float64=match.torch_error,
-        graph_vs_float64=match.graph_error,
+        distance=match.error.distance.between("eager", "the traced graph"),
+        noise_floor=match.error.noise_floor,
+        torch_vs_float64=match.error.expected_vs_float64,
+        graph_vs_float64=match.error.got_vs_float64,
     )
     return row if match.ok else replace(row, **_cause(place, match, around))
 

@@ -15,7 +15,7 @@ from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, deviation, distance
 from dort_compare.measure.noise.extremes import but_for_extremes
 from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
-from dort_compare.measure.rows import is_noise
+from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.randomness import RANDOM_OPERATORS
 
 Status = Literal["equal", "noise", "inherits", "departs", "random"]
