@@ -20,7 +20,14 @@ from dort_compare.measure.noise.extremes import (
     may_be_extreme,
 )
 from dort_compare.measure.noise.floor import growth, rounding_of, rounding_of_sum
-from dort_compare.measure.noise.sensitivity import InFloat64, of_operands, sensitivity, underflow, wild_elements
+from dort_compare.measure.noise.sensitivity import (
+    InFloat64,
+    of_operands,
+    of_scatter,
+    sensitivity,
+    underflow,
+    wild_elements,
+)
 from dort_compare.measure.noise.small_parts import small_parts
 from dort_compare.measure.noise.terms import terms
 from dort_compare.measure.noise.ties import is_a_tie, is_another_order
@@ -66,8 +73,8 @@ def local_error(
         (an error that is backward stable; Higham, Accuracy and Stability of Numerical Algorithms, 1.5), or one of each
         result on its way (`sensitivity`),
       - what may be lost below the smallest normal number on the way (`underflow`),
-      - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands hold,
-        it is torch that departs;
+      - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands
+        hold, or what adds up in half precision may lose (`of_scatter`), it is torch that departs;
     - of integers and booleans, what a rounding of half-precision operands decides (`is_on_the_edge`): ONNX Runtime
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
@@ -123,7 +130,7 @@ class _Sides:
         many = terms(self.replay, self.node, exact) if is_rounded else 1
         floor = rounding_of_sum(dtype, scale, many) + sensitivity(of, exact, dtype, many, samples)
         floor += growth(many) * underflow(of) if is_rounded else 0.0
-        torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale)
+        torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_scatter(of, dtype))
         torch_departs = torch_error > torch_may
         floor += 2 * min(torch_error, torch_may)
         is_noise = onnx_error <= floor and not torch_departs

@@ -19,6 +19,12 @@ from dort_compare.trace import Replay
 from dort_compare.trace.replay import Change
 
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
+_ADD_IN_HALF = {
+    torch.ops.aten.index_put.default,
+    torch.ops.aten._unsafe_index_put.default,
+    torch.ops.aten.embedding_dense_backward.default,
+}
+"""index_add, scatter_add and scatter_reduce add up in float32, and round once."""
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
 _SHAKES = 8
@@ -121,6 +127,20 @@ def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
     if coarse not in HALF or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return 0.0
     return torch.finfo(coarse).eps / 2
+
+
+def of_scatter(of: InFloat64, dtype: torch.dtype) -> float:
+    """What torch's own kernel may err where indices repeat and each term is added to a result of half precision.
+
+    A unit roundoff of the largest operand for every term: sums of terms that cancel by chance grow with the square root
+    of their number, and so do the errors of rounding each. How many there are is what the op makes of ones.
+    """
+    if dtype not in HALF or of.node.target not in _ADD_IN_HALF or of.replay.is_chain:
+        return 0.0
+    counts = of.moved(torch.ones_like)
+    if counts is None or not counts.numel():
+        return 0.0
+    return float(counts.max()) * torch.finfo(dtype).eps / 2 * of.replay.magnitude(torch.inf)
 
 
 def _is_one_element_by_element(of: InFloat64) -> bool:
