@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -12,15 +13,13 @@ from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import dtype_name
 from dort_compare.measure.diff.two_models import Met
-from dort_compare.measure.distance.metrics import Distance, deviation, distance
-from dort_compare.measure.noise.extremes import but_for_extremes
-from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
+from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.inherited import is_noise
+from dort_compare.measure.noise.moved import moved_error
 from dort_compare.randomness import RANDOM_OPERATORS
 
 Status = Literal["equal", "noise", "inherits", "departs", "random"]
-_SHAKEN = 8.0
-"""How much more a right computation may err than its result moves where each operand moves by one rounding."""
 _SHAKES = 2
 
 
@@ -107,31 +106,15 @@ class PairJudge:
         if found.finding or found.max_abs is None:
             return local, 0.0, False
         expected, value = _comparable(met.first, value)
-        if not expected.is_floating_point():
-            return local, 0.0, met.local is not None and _flips(met, expected, value, precision)
-        scale, gap = but_for_extremes(expected, value)
-        floor = max(rounding(precision or expected.dtype) * scale, rounding_of(met.first.dtype, scale))
-        if gap > floor and met.local is not None:
-            floor = max(floor, _SHAKEN * _moved(met, met.local, precision))
-        return local, floor, gap <= floor
+        moved = partial(_moved, met, value.shape, precision) if met.local is not None else list
+        error = moved_error(expected, value, value, moved, precision or coarsest([expected.dtype]))
+        return local, error.noise_floor, error.is_noise
 
 
-def _moved(met: Met, value: torch.Tensor, precision: torch.dtype | None) -> float:
-    """How far the value moves where each operand of its node moves by one rounding."""
-    moved = [met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES)]
-    exact = value.double()
-    return max((deviation(exact, o) for o in moved if o is not None and o.shape == exact.shape), default=0.0)
-
-
-def _flips(met: Met, expected: torch.Tensor, value: torch.Tensor, precision: torch.dtype | None) -> bool:
-    """Whether the elements that differ are among those that one rounding of the operands changes."""
-    firm = torch.ones_like(expected, dtype=torch.bool)
-    for seed in range(_SHAKES):
-        other = met.again.shaken(met.pair.second, seed, precision)
-        if other is None or other.numel() != expected.numel():
-            return False
-        firm &= other.reshape(expected.shape) == value
-    return not (firm & (expected != value)).any().item()
+def _moved(met: Met, shape: torch.Size, precision: torch.dtype | None) -> list[torch.Tensor]:
+    """The value where each operand of its node moves by one rounding, some times."""
+    moved = (met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES))
+    return [value.reshape(shape) for value in moved if value is not None and value.numel() == shape.numel()]
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,9 @@ import torch
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.align.provenance import node_name
 from dort_compare.errors import ExecutionError
-from dort_compare.measure.distance.metrics import Distance, deviation, distance
-from dort_compare.measure.noise.extremes import extremes_of_both
-from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
+from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.moved import Roundings, moved_error, of_one_op
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.rows import json_number
 from dort_compare.runtime.binding import device_of
@@ -25,9 +25,6 @@ from dort_compare.trace.parts import Parts
 
 _TOGETHER = 64
 _WAYS = 2
-_MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
-"""How much more another order of computing may change than a rounding of what went in does."""
-
 _FLOATING = {
     onnx.TensorProto.DOUBLE: torch.float64,
     onnx.TensorProto.FLOAT: torch.float32,
@@ -138,7 +135,7 @@ class Unoptimized:
             return None
         precision = self._coarsest([name], operands)
         moved = [each[name] for each in self._moved([name], operands, precision, alone)]
-        return _departure(name, expected, value, moved, precision, _of_one_op)
+        return _departure(name, expected, value, moved, precision)
 
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)
@@ -184,42 +181,25 @@ def _departure(
     value: torch.Tensor,
     moved: Sequence[torch.Tensor],
     precision: torch.dtype | None,
-    roundings: Callable[[torch.dtype | None, float], float],
+    roundings: Roundings = of_one_op,
 ) -> Departure | None:
-    """The departure of ``value`` from ``expected``; None where it is noise.
-
-    Noise are the ``roundings`` in a precision for the largest element, and some times what the ``moved`` values have
-    moved. Integers and booleans may differ where they moved.
-    """
+    """The departure of ``value`` from ``expected``; None where it is noise. ``moved`` are as of `moved_error`."""
     whole = distance(expected, value).between("the unoptimized value", "the optimized one")
     if whole.equal:
         return None
     if whole.finding is not None or whole.max_abs is None:
         return Departure(whole.finding or "cannot be measured", name, distance=whole)
-    moved = [each for each in moved if each.shape == expected.shape]
-    if not expected.is_floating_point():
-        firm = torch.stack([each == expected for each in moved]).all(0) if moved else torch.ones_like(expected).bool()
-        wrong = int((firm & (expected != value)).sum())
-        return Departure(f"{wrong} of {whole.numel} elements differ", name, distance=whole) if wrong else None
-    extreme = extremes_of_both(expected, value)
-    right, ours, *moved = (v if extreme is None else v.masked_fill(extreme, 0) for v in (expected, value, *moved))
-    found = distance(right, ours)
-    scale = float(found.scale or 0)
-    floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
-    gap = max((deviation(right, each) for each in moved), default=0.0)
-    floor += (_MAY_MOVE[precision] if precision else 0.0) * gap
-    if found.max_abs is None or found.max_abs <= floor:
+    error = moved_error(expected, value, expected, lambda: moved, precision, roundings)
+    if error.is_noise:
         return None
+    if not expected.is_floating_point():
+        return Departure(f"{error.gap} of {whole.numel} elements differ", name, distance=whole)
     return Departure(
-        f"lies {found.max_abs:.3g} from the unoptimized value where {floor:.3g} is noise",
+        f"lies {error.gap:.3g} from the unoptimized value where {error.noise_floor:.3g} is noise",
         name,
         distance=whole,
-        noise_floor=floor,
+        noise_floor=error.noise_floor,
     )
-
-
-def _of_one_op(precision: torch.dtype | None, scale: float) -> float:
-    return rounding(precision) * scale if precision else 0.0
 
 
 def _of_whole_graph(precision: torch.dtype | None, scale: float) -> float:
