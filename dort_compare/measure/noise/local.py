@@ -23,7 +23,7 @@ from dort_compare.measure.noise.floor import growth, rounding_of, rounding_of_su
 from dort_compare.measure.noise.sensitivity import (
     InFloat64,
     of_operands,
-    of_scatter,
+    of_sums_in_half,
     sensitivity,
     underflow,
     wild_elements,
@@ -74,7 +74,7 @@ def local_error(
         result on its way (`sensitivity`),
       - what may be lost below the smallest normal number on the way (`underflow`),
       - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands
-        hold, or what adds up in half precision may lose (`of_scatter`), it is torch that departs;
+        hold, or what adds up in half precision may lose (`of_sums_in_half`), it is torch that departs;
     - of integers and booleans, what a rounding of half-precision operands decides (`is_on_the_edge`): ONNX Runtime
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
@@ -130,7 +130,7 @@ class _Sides:
         many = terms(self.replay, self.node, exact) if is_rounded else 1
         floor = rounding_of_sum(dtype, scale, many) + sensitivity(of, exact, dtype, many, samples)
         floor += growth(many) * underflow(of) if is_rounded else 0.0
-        torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_scatter(of, dtype))
+        torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_sums_in_half(of, dtype))
         torch_departs = torch_error > torch_may
         floor += 2 * min(torch_error, torch_may)
         is_noise = onnx_error <= floor and not torch_departs

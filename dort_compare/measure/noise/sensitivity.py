@@ -20,11 +20,18 @@ from dort_compare.trace.replay import Change
 
 _CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 _ADD_IN_HALF = {
-    torch.ops.aten.index_put.default,
-    torch.ops.aten._unsafe_index_put.default,
-    torch.ops.aten.embedding_dense_backward.default,
+    getattr(torch.ops.aten, name).default
+    for name in (
+        *("index_put", "_unsafe_index_put", "embedding_dense_backward", "unfold_backward", "col2im"),
+        *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
+        *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
+        *("avg_pool2d_backward", "avg_pool3d_backward"),
+        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
+        *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+        *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
+    )
 }
-"""index_add, scatter_add and scatter_reduce add up in float32, and round once."""
+"""On the CPU. index_add, scatter_add and upsampling's gradients add up in float32, and round once."""
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
 _SHAKES = 8
@@ -129,8 +136,8 @@ def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
     return torch.finfo(coarse).eps / 2
 
 
-def of_scatter(of: InFloat64, dtype: torch.dtype) -> float:
-    """What torch's own kernel may err where indices repeat and each term is added to a result of half precision.
+def of_sums_in_half(of: InFloat64, dtype: torch.dtype) -> float:
+    """What torch's own kernel may err where each term is added to a result of half precision and the sum is rounded.
 
     A unit roundoff of the largest operand for every term: sums of terms that cancel by chance grow with the square root
     of their number, and so do the errors of rounding each. How many there are is what the op makes of ones.
