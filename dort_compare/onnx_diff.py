@@ -17,7 +17,7 @@ from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import told
-from dort_compare.measure.diff.refuted_pairs import effectless, unfolded
+from dort_compare.measure.diff.refuted_pairs import effectless, misleading, unfolded
 from dort_compare.measure.diff.two_models import Lockstep, Met
 from dort_compare.measure.diff.value_rows import PairJudge, ValueRow
 from dort_compare.measure.diff.verdict import findings
@@ -29,7 +29,7 @@ from dort_compare.trace.engine import Engine, ort_engine, reference_engine
 from dort_compare.trace.execution import streamed
 from dort_compare.trace.graph_run import EngineName, check_engine
 
-_ROUNDS = 4
+_ROUNDS = 8
 Model = onnx.ModelProto | str | Path
 
 
@@ -88,9 +88,13 @@ def _diff(
         if names == known:
             break
         rows, forced, failing = _measured(sides[0], sides[1], pairs, engines, fed)
-        known, refused = names, refused | effectless(sides[1], rows) | unfolded(sides[0], sides[1], rows) | failing
+        known, refused = names, refused | failing | _refuted(*sides, rows)
         presuming = sides[1].flow.behind(other for _, other in failing)
     return Diff(findings(*sides, rows), fed.origins)
+
+
+def _refuted(first: Side, second: Side, rows: list[ValueRow]) -> frozenset[tuple[str, str]]:
+    return effectless(first, second, rows) | misleading(first, second, rows) | unfolded(first, second, rows)
 
 
 def _is_kept(row: ValueRow) -> bool:

@@ -441,6 +441,63 @@ def test_bfloat16_runs_on_the_cpu() -> None:
     assert diff(both, both).verdict == "agree"
 
 
+SCORES = """
+    agraph (float[12, 8] x) => (float[12, 8] y) {
+        q = MatMul(x, wq)
+        k = MatMul(x, wk)
+        v = MatMul(x, wv)
+        kt = Transpose<perm = [1, 0]>(k)
+        scores = MatMul(q, kt)
+        s = Mul(scores, scale)
+"""
+BY_THE_LARGEST = """
+        m = ReduceMax(s, axis)
+        d = Sub(s, m)
+        e = Exp(d)
+        z = ReduceSum(e, axis)
+        p = Div(e, z)
+        mixed = MatMul(p, v)
+        y = Add(mixed, x)
+    }"""
+BY_THE_SUM = """
+        l = ReduceLogSumExp<keepdims = 0>(s, axis)
+        i = Identity(l)
+        u = Unsqueeze(i, axis)
+        d = Sub(s, u)
+        p = Exp(d)
+        mixed = MatMul(p, v)
+        y = Add(mixed, x)
+    }"""
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("scale", [0.25, 1, 2, 4])
+def test_two_ways_to_a_softmax_agree(scale: float, seed: int, is_reverse: bool) -> None:
+    """The largest score and the logarithm of the sum stand in one place, and hold nearly the same of large scores."""
+    constants = {**weights("wq", "wk", "wv"), "scale": np.float32(scale), "axis": np.array([1])}
+    both = [model(SCORES + way, **constants) for way in (BY_THE_LARGEST, BY_THE_SUM)]
+    found = diff(*(reversed(both) if is_reverse else both), seed=seed)
+    assert found.verdict == "agree", str(found)
+
+
+WRONG_WAYS = {
+    "p": ("p = Exp(d)", "p = Sigmoid(d)"),
+    "v": ("v = MatMul(x, wv)", "v = MatMul(x, wk)"),
+    "y": ("y = Add(mixed, x)", "y = Sub(mixed, x)"),
+}
+
+
+@pytest.mark.parametrize("scale", [0.25, 2])
+@pytest.mark.parametrize("fault", WRONG_WAYS)
+def test_a_fault_on_another_way_to_a_softmax_is_among_the_causes(fault: str, scale: float) -> None:
+    constants = {**weights("wq", "wk", "wv"), "scale": np.float32(scale), "axis": np.array([1])}
+    wrong = (SCORES + BY_THE_SUM).replace(*WRONG_WAYS[fault])
+    found = diff(model(SCORES + BY_THE_LARGEST, **constants), model(wrong, **constants))
+    assert found.verdict == "diverge"
+    assert fault in {cause.row.pair.second for cause in found.findings.causes}
+
+
 def test_the_same_module_by_two_exporters(graphs_of: object) -> None:
     module = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
     x = torch.randn(3, 8)

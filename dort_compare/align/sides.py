@@ -29,6 +29,11 @@ class Side:
         """What makes a value; None for inputs and constants."""
         return self.flow.producer[name][0] if name in self.flow.producer else None
 
+    def holding(self, name: str) -> list[str]:
+        """The values that hold the same as one, itself included."""
+        exact = self.sketches[name].exact
+        return [other for other, sketch in self.sketches.items() if sketch.exact == exact]
+
     def op_type(self, name: str) -> str:
         node = self.node(name)
         return node.proto.op_type if node else ""

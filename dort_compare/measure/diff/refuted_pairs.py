@@ -2,31 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
+
+import torch
 
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.value_rows import ValueRow
+from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.trace.dataflow import Node
 
 _CERTAIN = frozenset(["input", "dataflow", "output", "returned"])
+_WEAK = frozenset(["content", "place", "guess"])
+_HARDLY = 16
+"""So many times as far a value lies on a wrong pair as by itself."""
 
 
-def effectless(second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
-    """Pairs that depart although what is behind them agrees: they were never the same, only in like places.
+def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
+    """Pairs that depart although nothing comes of it: they were never the same, only in like places.
 
-    Behind a computed value these are the next paired ones; behind a constant, the next whose content was found equal,
-    for what merely reads it was paired by it. What is the same expression of the same values is the same all the same.
+    All that they lead to agrees again, results included; of what a constant leads to only what was paired by its
+    content counts, for what merely reads it was paired by it. What is the same expression of the same values is the
+    same all the same, and so is what departs on a `misleading` pair.
     """
-    by_name: dict[str, ValueRow] = {row.pair.second: row for row in rows if row.pair.is_main}
+    by_name = _by_second(rows)
     computed = _affected(second, by_name, through=frozenset())
     constants = _affected(second, by_name, through=frozenset(["place", "dataflow"]))
     return frozenset(
-        (row.pair.first, row.pair.second)
+        pair
         for row in rows
         if row.status == "departs"
         and row.pair.how not in _CERTAIN
         and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
+        and _misleading(second, row, by_name) is None
+        for pair in _alike(first, second, row)
     )
+
+
+def misleading(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
+    """Pairs on which a value departs that agrees by itself: they stand for different steps of one computation, as the
+    largest score and the logarithm of the sum of all exponentials do in two ways to a softmax."""
+    by_name = _by_second(rows)
+    found = (_misleading(second, row, by_name) for row in by_name.values())
+    return frozenset(pair for row in found if row is not None for pair in _alike(first, second, row))
+
+
+def _misleading(second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> ValueRow | None:
+    """The last weak pair before a value that departs, though hardly by itself: one that differs, else one that is not
+    equal; None where there is none. What lies between is the same expression of the same values, or has no pair."""
+    found, seen = [], set[str]()
+    todo = [row.pair.second] if _is_misled(row) else []
+    while todo:
+        node = second.node(todo.pop())
+        for name in set(node.operands if node else ()) - seen:
+            seen.add(name)
+            operand = rows.get(name)
+            if operand is None or (operand.status != "equal" and operand.pair.how not in _WEAK):
+                todo.append(name)
+            elif operand.status != "equal":
+                differs = operand.status == "departs" or not operand.is_near
+                found.append((differs, _made_at(second, name), operand))
+    return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+def _is_misled(row: ValueRow) -> bool:
+    """Whether a value departs on the first model's operands, and hardly on its own."""
+    if row.status != "departs" or row.local is None:
+        return False
+    return row.is_near or (row.inherited.max_abs or math.inf) * _HARDLY <= (row.local.max_abs or 0)
 
 
 def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
@@ -64,8 +107,26 @@ def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[t
     )
 
 
+def _by_second(rows: Sequence[ValueRow]) -> dict[str, ValueRow]:
+    return {row.pair.second: row for row in rows if row.pair.is_main}
+
+
+def _made_at(side: Side, name: str) -> int:
+    node = side.node(name)
+    return node.index if node else -1
+
+
+def _alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
+    """A pair with all others of the same contents, as of copies and views; a constant's alone."""
+    one, other = row.pair.first, row.pair.second
+    if other not in second.flow.producer:
+        return [(one, other)]
+    return [(a, b) for a in first.holding(one) for b in second.holding(other)]
+
+
 def _affected(second: Side, rows: Mapping[str, ValueRow], through: Set[str]) -> set[str]:
-    """The values behind which, at the next paired ones that are not paired as in ``through``, the models differ."""
+    """The values of which something comes: by others that differ they lead to an output that does, or to a value that
+    agrees by less than a rounding of its own explains. Pairs by ``through`` are passed over."""
     flow, found = second.flow, set[str]()
     outputs = set(flow.outputs)
     for name in reversed(list(second.values())):
@@ -79,4 +140,7 @@ def _affected(second: Side, rows: Mapping[str, ValueRow], through: Set[str]) -> 
 def _differs(name: str, rows: Mapping[str, ValueRow], through: Set[str], affected: Set[str]) -> bool:
     """On its own values: on the first model's, a wrong pair among the operands would do."""
     row = rows.get(name)
-    return name in affected if row is None or row.pair.how in through else not row.is_near
+    if row is None or row.pair.how in through or not row.is_near:
+        return name in affected
+    gap, scale = row.inherited.max_abs or 0.0, float(row.inherited.scale or 0)
+    return gap > max(row.noise_floor, noise_floor(torch.float32, scale, None))

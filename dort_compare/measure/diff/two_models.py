@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,24 +36,50 @@ class Met:
 
 @dataclass(frozen=True)
 class Again:
-    """Runs the node of a value once more, each operand moved by one rounding."""
+    """Makes a value once more of operands that are moved by one rounding.
+
+    ``operands`` are the values at hand, by name; of those the ``paired`` are the first model's.
+    """
 
     engine: Engine
     side: Side
     operands: Tensors
+    paired: Collection[str]
 
-    def shaken(self, name: str, seed: int, precision: torch.dtype | None) -> torch.Tensor | None:
-        """The value on operands that are one rounding of ``precision`` up or down; None where none is a float."""
+    def shaken(self, name: str, seed: int, precision: torch.dtype | None) -> list[torch.Tensor]:
+        """The value on operands that are one rounding of ``precision`` up or down, those of its own node and, where
+        these are not paired, the paired ones that they are made of; none where none is a float."""
         node = self.side.node(name)
         if node is None:
-            return None
-        generator = torch.Generator().manual_seed(seed)
-        known = {n: self.operands[n] for n in dict.fromkeys(node.operands) if n in self.operands}
+            return []
+        stretches = [[node]] if (whole := self._stretch(node)) == [node] else [[node], whole]
+        moved = (self._shaken(nodes, name, torch.Generator().manual_seed(seed), precision) for nodes in stretches)
+        return [value for value in moved if value is not None]
+
+    def _shaken(
+        self, nodes: Sequence[Node], name: str, generator: torch.Generator, precision: torch.dtype | None
+    ) -> torch.Tensor | None:
+        made = {result for node in nodes for result in node.results}
+        read = dict.fromkeys(operand for node in nodes for operand in node.operands if operand not in made)
+        known = {n: self.operands[n] for n in read if n in self.operands}
         floats = {n: t for n, t in known.items() if t.is_floating_point()}
         moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
         if not moved:
             return None
-        return run_nodes(self.engine, self.side.flow, [node], self.operands, [name], {**known, **moved})[name]
+        return run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})[name]
+
+    def _stretch(self, node: Node) -> list[Node]:
+        """The nodes from paired values to the results of ``node``; that one alone where those are not at hand."""
+        found, todo = {node.index: node}, [node]
+        while todo:
+            for name in filter(None, todo.pop().operands):
+                maker = None if name in self.paired else self.side.node(name)
+                if maker is None and name not in self.operands and name not in self.side.flow.constants:
+                    return [node]
+                if maker is not None and maker.index not in found:
+                    found[maker.index] = maker
+                    todo.append(maker)
+        return [found[i] for i in sorted(found)]
 
 
 class Lockstep:
@@ -93,7 +119,7 @@ class Lockstep:
             made = free.advance(ours)
             forced, operands = self._forced(ours, made, {**local, **self._replacements(ours, first, free)}, free)
             local.update(forced)
-            again = Again(self.engines[1], self.second, {**local, **operands})
+            again = Again(self.engines[1], self.second, {**local, **operands}, self._feeds)
             for name in made:
                 for pair in self._pairs.get(name, ()):
                     yield Met(pair, self._first_value(pair.first, first.live), made[name], forced[name], again)
@@ -166,7 +192,7 @@ class Lockstep:
 
     @cached_property
     def _nothing(self) -> Again:
-        return Again(self.engines[1], self.second, {})
+        return Again(self.engines[1], self.second, {}, ())
 
     @cached_property
     def _folded(self) -> Mapping[str, list[Pair]]:

@@ -112,9 +112,9 @@ class PairJudge:
 
 
 def _moved(met: Met, shape: torch.Size, precision: torch.dtype | None) -> list[torch.Tensor]:
-    """The value where each operand of its node moves by one rounding, some times."""
-    moved = (met.again.shaken(met.pair.second, seed, precision) for seed in range(_SHAKES))
-    return [value.reshape(shape) for value in moved if value is not None and value.numel() == shape.numel()]
+    """The value where what it is made of moves by one rounding, some times."""
+    moved = (value for seed in range(_SHAKES) for value in met.again.shaken(met.pair.second, seed, precision))
+    return [value.reshape(shape) for value in moved if value.numel() == shape.numel()]
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
