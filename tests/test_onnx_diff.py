@@ -154,6 +154,8 @@ FAULTS = {
     "another weight": ("v", change("v", input=["x", "wo"])),
     "residual lost": ("summed", change("summed", op_type="Identity", input=["projected"])),
     "sum for difference": ("y", change("y", op_type="Add")),
+    "scores before the mask": ("scaled", change("scaled", op_type="Div")),
+    "keys before the mask": ("k", change("k", input=["x", "wo"])),
 }
 
 

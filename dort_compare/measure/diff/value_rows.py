@@ -15,7 +15,7 @@ from dort_compare.dtypes import dtype_name
 from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
-from dort_compare.measure.noise.inherited import is_noise
+from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import moved_error
 from dort_compare.randomness import RANDOM_OPERATORS
 
@@ -75,7 +75,7 @@ class PairJudge:
         precision = coarsest([dtype for dtype in dtypes if dtype is not None])
         inherited = _distance(met.first, met.second)
         local, floor, is_right = self._local(met, inherited, precision)
-        is_near = is_noise(inherited, noise_floor(precision, float(inherited.scale or 0), None))
+        is_near = inherited.equal or _is_near(met, precision)
         status: Status = (
             "departs" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
         )
@@ -109,6 +109,12 @@ class PairJudge:
         moved = partial(_moved, met, value.shape, precision) if met.local is not None else list
         error = moved_error(expected, value, value, moved, precision or coarsest([expected.dtype]))
         return local, error.noise_floor, error.is_noise
+
+
+def _is_near(met: Met, precision: torch.dtype | None) -> bool:
+    """Whether rounding explains the inherited distance, beside masks too."""
+    first, second = _comparable(met.first, met.second)
+    return inherited_error(first, second, partial(noise_floor, precision), precision).is_noise
 
 
 def _moved(met: Met, shape: torch.Size, precision: torch.dtype | None) -> list[torch.Tensor]:

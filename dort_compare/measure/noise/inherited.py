@@ -87,7 +87,8 @@ class _Sides:
         """What stands for infinity on both sides; None where that hides nothing."""
         if found.finding is not None or found.equal or not self.expected.is_floating_point():
             return None
-        return infinite_of_both(self.expected, self.got, float(found.scale or 0))
+        infinite = infinite_of_both(self.expected, self.got, float(found.scale or 0))
+        return infinite if infinite is not None and infinite.any() else None
 
     def but_for(self, hidden: torch.Tensor) -> _Sides:
         expected, got, *right = (side.masked_fill(hidden, 0) for side in (self.expected, self.got, *self.right))
