@@ -99,7 +99,7 @@ def _refuted(first: Side, second: Side, rows: list[ValueRow]) -> frozenset[tuple
 
 def _is_kept(row: ValueRow) -> bool:
     """Whether later pairs rest on it: what was computed behind it presumes it."""
-    return row.pair.how == "place" or (row.status == "departs" and row.pair.how in ("dataflow", "constant"))
+    return row.pair.how == "place" or (row.status == "diverges" and row.pair.how in ("dataflow", "constant"))
 
 
 def _flow(model: Model, title: str) -> Dataflow:

@@ -216,8 +216,8 @@ def test_a_constant_that_is_off_is_named_itself() -> None:
 def test_bits_lost_between_two_casts_are_found() -> None:
     text = ATTENTION.replace("wave = Tanh(summed)", "h = Cast<to = 10>(summed)\n s = Cast<to = 1>(h)\n wave = Tanh(s)")
     found = diff(attention(), model(text, **CONSTANTS))
-    assert found.first_departure is not None
-    assert found.first_departure.row.pair.second == "s", str(found)
+    assert found.first_divergence is not None
+    assert found.first_divergence.row.pair.second == "s", str(found)
 
 
 ROUNDED_TWICE = """m (float[6,8] x, float[6,8] w, float[6,8] p, float[6,8] q) => (float[6,8] y, float[6,8] z) {{
@@ -261,9 +261,9 @@ def test_another_decomposition_agrees() -> None:
     reasons = {value.name: value.reason for value in found.findings.unpaired}
     assert reasons["var"].startswith("a step on the way to 'y'")
     wrong = diff(first, model(steps, **{**constants, "eps": np.float32(1e-1)}))
-    assert wrong.first_departure is not None
-    assert wrong.first_departure.row.pair.second == "y", str(wrong)
-    assert any("Sqrt" in node for node in wrong.first_departure.nodes[1])
+    assert wrong.first_divergence is not None
+    assert wrong.first_divergence.row.pair.second == "y", str(wrong)
+    assert any("Sqrt" in node for node in wrong.first_divergence.nodes[1])
 
 
 FOLDED = """
@@ -357,8 +357,8 @@ def test_bodies_are_compared_at_their_results_and_named() -> None:
     node_of(wrong.graph, "z").attribute[0].g.node[0].op_type = "Abs"
     node_of(wrong.graph, "z").attribute[1].g.node[0].op_type = "Abs"
     broken = diff(model(text), wrong)
-    assert broken.first_departure is not None
-    assert broken.first_departure.row.pair.second == "z"
+    assert broken.first_divergence is not None
+    assert broken.first_divergence.row.pair.second == "z"
 
 
 def shuffled_body(original: onnx.ModelProto) -> onnx.ModelProto:
@@ -517,7 +517,7 @@ def test_the_same_module_by_two_exporters(graphs_of: object) -> None:
     wrong.CopyFrom(graph.onnx_model)
     node = next(node for node in wrong.graph.node if node.op_type == "Add" and node.output[0].startswith("addmm"))
     node.op_type = "Sub"
-    departure = diff(exported, wrong, inputs).first_departure
+    departure = diff(exported, wrong, inputs).first_divergence
     assert departure is not None
     assert any(label.startswith("Sub ") for label in departure.nodes[1]), departure
 
@@ -528,7 +528,7 @@ def test_the_json_is_strict(tmp_path: object) -> None:
     text = json.dumps(diff(attention(), wrong).as_json(), allow_nan=False)
     read = json.loads(text)
     assert read["verdict"] == "diverge"
-    assert read["departures"][0]["second"] == "p"
+    assert read["causes"][0]["second"] == "p"
 
 
 @pytest.mark.parametrize(

@@ -59,4 +59,4 @@ def test_a_result_has_short_names_and_its_file_whole_ones(
     with pytest.raises(SystemExit, match="1"):
         main(["diff", *files[:2], "--json", files[2], *flags])
     assert max(map(len, capsys.readouterr().out.splitlines())) < 1500
-    assert json.loads((tmp_path / "found.json").read_text())["departures"][0]["second"] == LONG
+    assert json.loads((tmp_path / "found.json").read_text())["causes"][0]["second"] == LONG

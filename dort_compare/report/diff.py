@@ -22,7 +22,7 @@ _WORDS = {
     "equal": "equal",
     "noise": "within rounding",
     "inherits": "inherit a difference",
-    "departs": "depart",
+    "diverges": "diverge",
     "random": "drawn at random",
 }
 
@@ -33,7 +33,7 @@ class Diff:
 
     Attributes:
         verdict: "agree" or "diverge".
-        first_departure: None, or the first value of the second model, in order of execution, that departs on the first
+        first_divergence: None, or the first value of the second model, in order of execution, that departs on the first
             one's operands.
         rows: one for each pair.
         unpaired: values of either model without a partner.
@@ -48,7 +48,7 @@ class Diff:
         return self.findings.verdict
 
     @property
-    def first_departure(self) -> Cause | None:
+    def first_divergence(self) -> Cause | None:
         return self.findings.causes[0] if self.findings.causes else None
 
     @property
@@ -71,7 +71,7 @@ class Diff:
             "reason": found.reason,
             "models": list(found.titles),
             "inputs": list(self.inputs),
-            "departures": [cause.to_json() for cause in found.causes],
+            "causes": [cause.to_json() for cause in found.causes],
             "rows": [row.to_json() for row in found.rows],
             "unpaired": [vars(value) for value in found.unpaired],
             "notes": list(found.notes),
@@ -90,7 +90,7 @@ class Diff:
 
 def _lines(diff: Diff, everything: bool) -> Iterator[str]:
     found = diff.findings
-    first = diff.first_departure
+    first = diff.first_divergence
     place = f"{_named(first.row)}: " if first else ""
     yield readable(f"{found.verdict}: {place}{found.reason}")
     yield readable(f"first {found.titles[0]}, second {found.titles[1]}; inputs: {', '.join(diff.inputs) or 'none'}")
@@ -98,7 +98,7 @@ def _lines(diff: Diff, everything: bool) -> Iterator[str]:
         yield ""
         yield from map(readable, _cause_lines(cause))
     if len(found.causes) > _SHOWN and not everything:
-        yield f"\n... and {len(found.causes) - _SHOWN} more that depart; --all shows them"
+        yield f"\n... and {len(found.causes) - _SHOWN} more that diverge; --all shows them"
     yield ""
     statuses = Counter(row.status for row in found.rows)
     yield "pairs: " + (", ".join(f"{n} {_WORDS[s]}" for s, n in statuses.items()) or "none")
@@ -121,7 +121,7 @@ def _named(row: ValueRow) -> str:
 
 def _cause_lines(cause: Cause) -> Iterator[str]:
     row = cause.row
-    yield f"departs: {_named(row)}, paired with {row.pair.first!r} by {row.pair.how}: {cause.reason}"
+    yield f"diverges: {_named(row)}, paired with {row.pair.first!r} by {row.pair.how}: {cause.reason}"
     for model, nodes in zip(("first", "second"), cause.nodes, strict=True):
         if nodes:
             more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""

@@ -46,7 +46,7 @@ def test_agree_is_0_and_diverge_is_1(capsys, tmp_path, good):
     assert status == 1
     assert out.startswith("diverge: 'h' (Sigmoid)")
     assert "Sigmoid instead of Tanh" in out
-    assert json.loads(file.read_text())["departures"][0]["second"] == "h"
+    assert json.loads(file.read_text())["causes"][0]["second"] == "h"
 
 
 def test_inputs_are_read_by_name(capsys, tmp_path, good):

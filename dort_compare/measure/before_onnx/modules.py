@@ -20,7 +20,7 @@ from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place
 from dort_compare.trace.readers import behind
 
-Status = Literal["ok", "departs", "unaligned"]
+Status = Literal["ok", "diverges", "unaligned"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ModuleRow:
         kind: "output" or "gradient".
         dtype: of eager's tensor.
         shape: of eager's tensor.
-        status: "ok", "departs" or "unaligned".
+        status: "ok", "diverges" or "unaligned".
         reason: why nothing was held against an unaligned value.
         fx_node: what stands for it in the traced graphs, "" where Python made the call.
         fx_nodes: of one that departs, the nodes between it and the values before it that do not.
@@ -121,7 +121,7 @@ def _row(place: Place, match: Match | None, reason: str | None, matches: Matches
         return row
     row = replace(
         row,
-        status="ok" if match.ok else "departs",
+        status="ok" if match.ok else "diverges",
         fx_node=match.node.name if match.node else "",
         distance=match.error.distance.between("eager", "the traced graph"),
         noise_floor=match.error.noise_floor,
@@ -189,7 +189,7 @@ def common_path(paths: Sequence[str]) -> str:
 
 def departures(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
     """Those that depart, in order of execution."""
-    return [row for row in rows if row.status == "departs"]
+    return [row for row in rows if row.status == "diverges"]
 
 
 def alignment(rows: Sequence[ModuleRow]) -> Mapping[str, int]:

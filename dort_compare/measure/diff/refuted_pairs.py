@@ -31,7 +31,7 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
     return frozenset(
         pair
         for row in rows
-        if row.status == "departs"
+        if row.status == "diverges"
         and row.pair.how not in _CERTAIN
         and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
         and _misleading(second, row, by_name) is None
@@ -60,14 +60,14 @@ def _misleading(second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> Va
             if operand is None or (operand.status != "equal" and operand.pair.how not in _WEAK):
                 todo.append(name)
             elif operand.status != "equal":
-                differs = operand.status == "departs" or not operand.is_near
+                differs = operand.status == "diverges" or not operand.is_near
                 found.append((differs, _made_at(second, name), operand))
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
 def _is_misled(row: ValueRow) -> bool:
     """Whether a value departs on the first model's operands, and hardly on its own."""
-    if row.status != "departs" or row.local is None:
+    if row.status != "diverges" or row.local is None:
         return False
     return row.is_near or (row.inherited.max_abs or math.inf) * _HARDLY <= (row.local.max_abs or 0)
 
@@ -81,7 +81,7 @@ def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[t
     flow = second.flow
     own = [row for row in rows if row.pair.how != "copy"]
     partners = {row.pair.second: row.pair.first for row in own}
-    departing = {row.pair.second: row.pair for row in own if row.status == "departs"}
+    departing = {row.pair.second: row.pair for row in own if row.status == "diverges"}
     latest: dict[str, int] = {}
     for name in departing.keys() & flow.producer.keys():
         made = flow.producer[name][0].index

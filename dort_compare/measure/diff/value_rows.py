@@ -19,7 +19,7 @@ from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import moved_error
 from dort_compare.randomness import RANDOM_OPERATORS
 
-Status = Literal["equal", "noise", "inherits", "departs", "random"]
+Status = Literal["equal", "noise", "inherits", "diverges", "random"]
 _SHAKES = 2
 
 
@@ -28,7 +28,7 @@ class ValueRow:
     """A pair and what was measured of it.
 
     status: equal (every element), noise (no further apart than rounding explains), inherits (further, but not on the
-    first model's values of the operands), departs (there too), random (both draw numbers). noise_floor: the largest
+    first model's values of the operands), diverges (there too), random (both draw numbers). noise_floor: the largest
     local distance that is noise. is_near: whether rounding explains the inherited distance.
     """
 
@@ -77,7 +77,7 @@ class PairJudge:
         local, floor, is_right = self._local(met, inherited, precision)
         is_near = inherited.equal or _is_near(met, precision)
         status: Status = (
-            "departs" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
+            "diverges" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
         )
         op_types = first.op_type(pair.first), second.op_type(pair.second)
         return ValueRow(

@@ -76,7 +76,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
     """
     by_name = {row.pair.second: row for row in rows if row.pair.is_main}
     order = _order(second)
-    departing = sorted((r for r in rows if r.status == "departs"), key=lambda row: order.get(row.pair.second, -1))
+    departing = sorted((r for r in rows if r.status == "diverges"), key=lambda row: order.get(row.pair.second, -1))
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))

@@ -80,7 +80,7 @@ def test_a_wrong_decomposition_is_named_by_its_module(decompose: Any, autocast: 
     decompose(aten.elu.default, wrong_elu if autocast is None else lambda x, *_: wrong_elu(x) * 1.2)
     report = compare(blocks(), (torch.randn(4, 8),), backward=True, autocast=autocast)
     assert_named(report, "0.act")
-    departing = [row for row in report.modules if row.status == "departs"]
+    departing = [row for row in report.modules if row.status == "diverges"]
     assert [(row.module, row.kind) for row in departing][:3] == [
         ("0.act", "output"),
         ("0.down", "output"),
@@ -97,7 +97,7 @@ def test_of_many_nodes_that_may_have_departed_the_first_and_last_are_named(decom
     decompose(aten.elu.default, long)
     report = compare(blocks(), (torch.randn(4, 8),))
     assert_named(report, "0.act")
-    nodes = next(row for row in report.modules if row.status == "departs").fx_nodes
+    nodes = next(row for row in report.modules if row.status == "diverges").fx_nodes
     assert len(nodes) == 20
     assert report.causes[0].fx_node == " ".join(nodes)
     assert " ".join([*nodes[:3], "...", *nodes[-3:]]) in str(report)
@@ -114,8 +114,8 @@ def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: A
     decompose(aten.elu_backward.default, wrong_elu_backward)
     report = compare(blocks(), (torch.randn(4, 8),), backward=True)
     assert_named(report, "1.act")
-    assert {row.kind for row in report.modules if row.status == "departs"} == {"gradient"}
-    first = next(row for row in report.modules if row.status == "departs")
+    assert {row.kind for row in report.modules if row.status == "diverges"} == {"gradient"}
+    first = next(row for row in report.modules if row.status == "diverges")
     assert (first.module, first.cause) == ("1.up", "1.act")
 
 
@@ -698,7 +698,7 @@ def test_a_departure_is_named_in_every_call_that_was_merged(decompose: Any) -> N
     decompose(aten.elu.default, wrong_elu)
     report = compare(Again(), (torch.randn(2, 4), torch.randn(2, 4, requires_grad=True)), backward=True)
     assert_named(report, "act")
-    departing = {(row.module, row.call) for row in report.modules if (row.status, row.kind) == ("departs", "output")}
+    departing = {(row.module, row.call) for row in report.modules if (row.status, row.kind) == ("diverges", "output")}
     assert departing == {("act", 0), ("act", 1), ("act", 2), ("", 0)}
 
 

@@ -1,6 +1,6 @@
 // Two ONNX models side by side: the pairs of their values, and what has no partner.
 
-const PAIRS = ["departs", "inherits", "noise", "equal", "random"];
+const PAIRS = ["diverges", "inherits", "noise", "equal", "random"];
 Object.assign(MARKS, { equal: "=", noise: "≈", random: "~" });
 
 function readDiff() {
@@ -32,7 +32,7 @@ const DIFFERENCES = {
   series: [
     { key: "inherited", name: "inherited", sign: "–", why: "each model on its own earlier values", of: (row, unit) => error(row, "inherited", unit) },
     { key: "local", name: "local", sign: "●", why: "the second model's node on the first one's operands", of: (row, unit) => error(row, "local", unit) },
-    { key: "departs", name: "departs", sign: "✕", why: "beyond what rounding explains", of: (row, unit) => (row.status === "departs" ? error(row, row.local ? "local" : "inherited", unit) : null) },
+    { key: "diverges", name: "diverges", sign: "✕", why: "beyond what rounding explains", of: (row, unit) => (row.status === "diverges" ? error(row, row.local ? "local" : "inherited", unit) : null) },
     { key: "floor", name: "noise floor", sign: "┄", why: "what rounding explains", of: (row, unit) => (row.noise_floor ? floor(row, unit) : null) },
   ],
   lines: (row) => [make("strong", {}, row.second), make("span", {}, `${madeBy(row)} · ${row.first}`),
@@ -69,18 +69,18 @@ const DIFF_PAPER = [
 ];
 
 function diffVerdict(report) {
-  const isGood = report.verdict === "agree", departs = report.departures[0];
+  const isGood = report.verdict === "agree", first = report.causes[0];
   const many = (status) => report.pairs.filter((row) => row.status === status).length;
   const tally = PAIRS.filter(many).map((status) => make("li", {}, make("strong", {}, many(status).toLocaleString("en")), badge(status)));
   return make("section", { id: "verdict", class: `verdict ${isGood ? "good" : "bad"}`, "aria-labelledby": "verdict-title" },
     make("p", { class: "sign", "aria-hidden": "true" }, isGood ? "✓" : "✕"),
-    make("div", {}, make("h1", { id: "verdict-title" }, isGood ? "Agree" : "Diverge"), make("p", { class: "sentence" }, departs ? `${departs.second} (${madeBy(departs)}): ${report.reason}` : report.reason),
+    make("div", {}, make("h1", { id: "verdict-title" }, isGood ? "Agree" : "Diverge"), make("p", { class: "sentence" }, first ? `${first.second} (${madeBy(first)}): ${report.reason}` : report.reason),
       make("ul", { class: "tally", "aria-label": "Pairs by status" }, tally)));
 }
 
-/** What departs: the nodes of both models that make it, and what it reads. */
-function departuresSection(report, open) {
-  if (!report.departures.length) return null;
+/** Each cause: the nodes of both models that make it, and what it reads. */
+function causesOfDiff(report, open) {
+  if (!report.causes.length) return null;
   const card = (cause) => make("article", { class: "cause" },
     make("header", {}, make("h3", { class: "code" }, cause.second), make("span", { class: "code soft" }, madeBy(cause)),
       make("button", { type: "button", onclick: () => open(report.pairs.find((row) => row.second === cause.second)) }, "Row")),
@@ -90,9 +90,9 @@ function departuresSection(report, open) {
       ...["first", "second"].map((side, i) => [`Made in the ${side} by`, cause.nodes[i].length ? make("span", { class: "code" }, lastOf(cause.nodes[i])) : null])]),
     cause.operands.length ? table("What it reads", [["value", (each) => each.name || "nothing", "code"], ["partner", (each) => each.partner || "none", "code"],
       ["in the first model's place", (each) => each.expected, "code"], ["", (each) => (each.status ? badge(each.status) : "")]], cause.operands) : null);
-  const shown = report.departures.slice(0, 20), left = report.departures.length - shown.length;
-  return section("causes", report.departures.length === 1 ? "The departure" : `The ${report.departures.length} departures`,
-    make("div", { class: "causes" }, shown.map(card)), left ? make("p", {}, `and ${left.toLocaleString("en")} more, which the table lists as ✕ departs`) : null);
+  const shown = report.causes.slice(0, 20), left = report.causes.length - shown.length;
+  return section("causes", report.causes.length === 1 ? "The cause" : `The ${report.causes.length} causes`,
+    make("div", { class: "causes" }, shown.map(card)), left ? make("p", {}, `and ${left.toLocaleString("en")} more, which the table lists as ✕ diverges`) : null);
 }
 
 function unpairedSection(report) {

@@ -16,7 +16,7 @@ function main() {
   const plot = makePlot(report.pairs, DIFFERENCES, open);
   const values = section("values", "Values, side by side", filters.element, element);
   page.replaceChildren(...[
-    diffVerdict(report), departuresSection(report, open),
+    diffVerdict(report), causesOfDiff(report, open),
     section("error", "Error along the graph", report.pairs.length ? plot.element : make("p", {}, "No value has a partner: there is no error to draw.")),
     values, unpairedSection(report), modelsSection(report),
   ].filter(Boolean));

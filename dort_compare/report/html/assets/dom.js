@@ -42,7 +42,7 @@ function shapeText(shape) {
   return shape.join("×") || "scalar";
 }
 
-const MARKS = { ok: "✓", inherits: "↳", diverges: "✕", departs: "✕", unaligned: "?" };
+const MARKS = { ok: "✓", inherits: "↳", diverges: "✕", unaligned: "?" };
 
 /** A status as a sign and a word: never by its colour alone. */
 function badge(status) {

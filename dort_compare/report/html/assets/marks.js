@@ -6,7 +6,6 @@ const SHAPES = {
   local: dot,
   now: dot,
   diverges: cross,
-  departs: cross,
   worse: cross,
 };
 

@@ -9,7 +9,7 @@ function outputsSection(report) {
   const many = new Set(report.outputs.map((row) => row.backend)).size > 1;
   const ranked = [...report.outputs].sort((one, other) => one.ok - other.ok);
   return section("outputs", "Outputs and gradients", table("The compiled model against plain eager", [
-    ["", (row) => badge(row.distance?.equal ? "equal" : row.ok ? "ok" : "departs")], ...(many ? [["backend", (row) => row.backend]] : []),
+    ["", (row) => badge(row.distance?.equal ? "equal" : row.ok ? "ok" : "diverges")], ...(many ? [["backend", (row) => row.backend]] : []),
     ["kind", (row) => row.kind], ["name", (row) => row.name, "code"], ["dtype", (row) => row.dtype], ["shape", (row) => shapeText(row.shape)],
     ["max |eager − compiled|", (row) => (row.distance ? gap(row.distance) : "on one side only"), "number"], ["over the largest", (row) => number(row.distance?.max_rel), "number"],
     ["noise floor", (row) => number(row.noise_floor), "number"], ["eager from float64", (row) => number(row.torch_vs_float64), "number"], ["compiled from float64", (row) => number(row.onnx_vs_float64), "number"],
@@ -56,7 +56,7 @@ function moduleLine(each, filters) {
 }
 
 function beforeOnnx(rows) {
-  const order = { departs: 0, unaligned: 1, ok: 2 };
+  const order = { diverges: 0, unaligned: 1, ok: 2 };
   const ranked = [...rows].sort((one, other) => order[one.status] - order[other.status]);
   return make("div", {}, make("h3", {}, "Before ONNX"), make("p", { class: "hint" }, "Results of modules and their gradients: plain eager against the traced graphs, both on torch's kernels."),
     table("Before ONNX", [
@@ -100,7 +100,7 @@ function elsewhereSection(report) {
   return section("elsewhere", "What ran",
     fused !== null ? make("p", {}, `Of the values, ${fused.toLocaleString("en")} were fused away by ONNX Runtime's optimizers; the others stand in the table as "optimized".`) : null,
     observer.length ? make("p", {}, changed.length ? `Exposing values changed ${changed.length} of ${count(observer.length, "output")} of graphs.` : `Exposing values changed none of ${count(observer.length, "output")} of graphs.`) : null,
-    changed.length ? table("Outputs that exposing values changed", [["", (seen) => badge(seen.ok ? "ok" : "departs")], ["graph", (seen) => `${seen.phase} ${seen.graph}`], ["output", (seen) => seen.output, "code"], ["against", (seen) => seen.execution],
+    changed.length ? table("Outputs that exposing values changed", [["", (seen) => badge(seen.ok ? "ok" : "diverges")], ["graph", (seen) => `${seen.phase} ${seen.graph}`], ["output", (seen) => seen.output, "code"], ["against", (seen) => seen.execution],
       ["max apart", (seen) => gap(seen.distance), "number"], ["noise floor", (seen) => number(seen.noise_floor), "number"]], changed) : null,
     fallbacks.length ? table("Ran in eager torch, not in ONNX Runtime, and not compared", [["phase", (each) => each.phase], ["FX node", (each) => each.fx_node, "code"], ["op", (each) => each.target, "code"], ["source", (each) => each.source, "code"], ["why", (each) => each.reason]], fallbacks) : null);
 }
