@@ -13,7 +13,7 @@ from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.trace.dataflow import Node
 
 _CERTAIN = frozenset(["input", "dataflow", "output", "returned"])
-_WEAK = frozenset(["content", "place", "guess"])
+WEAK = frozenset(["content", "place", "guess"])
 _HARDLY = 16
 """So many times as far a value lies on a wrong pair as by itself."""
 
@@ -35,7 +35,7 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
         and row.pair.how not in _CERTAIN
         and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
         and _misleading(second, row, by_name) is None
-        for pair in _alike(first, second, row)
+        for pair in alike(first, second, row)
     )
 
 
@@ -44,7 +44,7 @@ def misleading(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
     largest score and the logarithm of the sum of all exponentials do in two ways to a softmax."""
     by_name = _by_second(rows)
     found = (_misleading(second, row, by_name) for row in by_name.values())
-    return frozenset(pair for row in found if row is not None for pair in _alike(first, second, row))
+    return frozenset(pair for row in found if row is not None for pair in alike(first, second, row))
 
 
 def _misleading(second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> ValueRow | None:
@@ -57,7 +57,7 @@ def _misleading(second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> Va
         for name in set(node.operands if node else ()) - seen:
             seen.add(name)
             operand = rows.get(name)
-            if operand is None or (operand.status != "equal" and operand.pair.how not in _WEAK):
+            if operand is None or (operand.status != "equal" and operand.pair.how not in WEAK):
                 todo.append(name)
             elif operand.status != "equal":
                 differs = operand.status == "diverges" or not operand.is_near
@@ -116,7 +116,7 @@ def _made_at(side: Side, name: str) -> int:
     return node.index if node else -1
 
 
-def _alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
+def alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
     """A pair with all others of the same contents, as of copies and views; a constant's alone."""
     one, other = row.pair.first, row.pair.second
     if other not in second.flow.producer:
