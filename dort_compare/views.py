@@ -14,6 +14,9 @@ from torch.utils import _pytree as pytree
 
 from dort_compare.scalars import is_number
 
+_UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
+"""A view to all but autograd, as a reshape that copies makes one of the copy."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -103,4 +106,4 @@ def moves_nothing(node: fx.Node) -> bool:
         return True
     if is_number(node.meta.get("val")):
         return node.op == "call_function"
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+    return isinstance(node.target, torch._ops.OpOverload) and (node.target.is_view or node.target is _UNSAFE_VIEW)

@@ -20,6 +20,7 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
 from dort_compare.backends.untraceable import fall_back, obstacle
+from dort_compare.backends.written_views import show_inputs
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.lowered import Lowered
@@ -61,7 +62,7 @@ def aot_backend(
             right_margin_loss(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
-            traced = told.around(_donating_nothing(compiler))
+            traced = told.around(_agreed(compiler))
             backend = aot_autograd(
                 fw_compiler=functools.partial(traced, phase="forward"),
                 bw_compiler=functools.partial(traced, phase="backward"),
@@ -74,8 +75,9 @@ def aot_backend(
     return compile_graph
 
 
-def _donating_nothing(compiler: GraphCompiler) -> GraphCompiler:
-    """``compiler``; torch, which asks for donated activations in each backward pass too, knows that there are none."""
+def _agreed(compiler: GraphCompiler) -> GraphCompiler:
+    """``compiler``, and what AOTAutograd is to know of it: that no activations are donated, which it asks for in each
+    backward pass too, and where the views of inputs lie that a graph writes."""
 
     def compile_graph(
         graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
@@ -83,6 +85,8 @@ def _donating_nothing(compiler: GraphCompiler) -> GraphCompiler:
         context = TracingContext.try_get()
         if context and context.fw_metadata:
             context.fw_metadata.bw_donated_idxs = []
+            if phase != "backward":
+                show_inputs(graph_module, context.fw_metadata)
         return compiler(graph_module, example_inputs, phase=phase)
 
     return compile_graph

@@ -20,10 +20,10 @@ from dort_compare.signature import layout_of
 from dort_compare.views import history
 
 aten = torch.ops.aten
-_VIEWS = {aten.view.default, aten.expand.default, aten.permute.default, aten.transpose.int, aten.t.default,
-          aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.select.int, aten.slice.Tensor,
-          aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.detach.default, aten.alias.default,
-          operator.getitem}  # fmt: skip
+_VIEWS = {aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.permute.default,
+          aten.transpose.int, aten.t.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
+          aten.select.int, aten.slice.Tensor, aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int,
+          aten.detach.default, aten.alias.default, operator.getitem}  # fmt: skip
 
 
 def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int) -> None:

@@ -279,5 +279,6 @@ def max_unpool(op: Builder, x: ir.Value, indices: ir.Value, output_size: Sequenc
     zeros = op.Expand(op.const(0, op.result.dtype), shape)
     if is_empty(x):
         return zeros
-    rows = [op.Flatten(value, axis=axis) for value in (zeros, indices, x)]
+    valid = op.Where(op.Less(indices, 0), torch.iinfo(torch.int64).max, indices)  # none counts from the end
+    rows = [op.Flatten(value, axis=axis) for value in (zeros, valid, x)]
     return op.Reshape(op.ScatterElements(*rows, axis=1), shape)

@@ -84,13 +84,14 @@ def _comparable(op: Builder, sequence: ir.Value, x: ir.Value | Number) -> tuple[
 def repeat_interleave(op: Builder, repeats: ir.Value, output_size: Dim | None = None) -> ir.Value:
     """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
 
-    Index i stands repeats[i] times: the sum, over the places up to each one, of how many indices begin there.
+    Index i stands repeats[i] times: the sum, over the places up to each one, of how many indices begin there. A
+    negative number of times ends nowhere, which is out of range.
     """
     if is_empty(repeats):
         return repeats
     counts = op.cast(repeats, torch.int64)
-    ends = op.CumSum(counts, op.const(0))
-    total = op.Gather(ends, op.const([-1]))
+    sums = op.CumSum(counts, op.const(0))
+    ends, total = op.Where(op.Less(counts, 0), torch.iinfo(torch.int64).max, sums), op.Gather(sums, op.const([-1]))
     begun = op.ScatterElements(
         op.Expand(op.const(0), op.Add(total, 1)), ends, op.Expand(op.const(1), op.Shape(ends)), axis=0, reduction="add"
     )

@@ -1,0 +1,29 @@
+"""What torch refuses for its size is refused: ONNX counts negative indices from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dort_compare.errors import OutOfRangeError
+
+PLACES = torch.tensor([[[0, 1, 2]] * 3 + [[0, 1, -2]]])
+CALLS: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
+    "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 0, output_size=4), torch.tensor([1, -1, 2, 2])),
+    "max_unpool1d": (lambda x, i: F.max_unpool1d(x[None], i, 2), PLACES),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_negative_number_is_out_of_range(name: str) -> None:
+    function, numbers = CALLS[name]
+    x = torch.arange(12.0).view(4, 3)
+    compiled = torch.compile(function, backend="dort")
+    with pytest.raises(RuntimeError):
+        function(x, numbers)
+    with pytest.raises(OutOfRangeError, match="must be within the inclusive range"):
+        compiled(x, numbers)
