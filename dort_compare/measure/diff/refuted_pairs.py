@@ -1,4 +1,4 @@
-"""Which departures explain a difference further on."""
+"""Which pairs were none, told by what departs on them and what comes of it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dort_compare.trace.dataflow import Node
 
 _CERTAIN = frozenset(["input", "dataflow", "output", "returned"])
 WEAK = frozenset(["content", "place", "guess"])
+"""How pairs are found that may be none: other values hold as much, or stand in as like a place."""
 _HARDLY = 16
 """So many times as far a value lies on a wrong pair as by itself."""
 

@@ -18,6 +18,7 @@ from dort_compare.trace.engine import Engine
 
 _ROUNDS = 8
 _TRIALS = 4
+"""So many at most: a round costs a run of the first model and two of the second."""
 
 Refused = frozenset[tuple[str, str]]
 
@@ -34,11 +35,15 @@ class Round:
 
     @property
     def departing(self) -> frozenset[str]:
+        """The second model's values that depart."""
         return frozenset(row.pair.second for row in self.rows if row.status == "diverges")
 
 
 class Rounds:
-    """``told`` hears of each round that begins."""
+    """Pairs the values of two models and holds them against each other, until the pairs stay.
+
+    ``fed`` are the inputs of both; ``told`` hears of each round that begins.
+    """
 
     def __init__(
         self, sides: tuple[Side, Side], engines: tuple[Engine, Engine], fed: Inputs, told: Callable[[str], None]
