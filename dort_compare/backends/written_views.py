@@ -48,8 +48,7 @@ def _shown(view: object, computed: object, given: fx.Node) -> fx.Node | None:
     that is not known."""
     if not isinstance(view, fx.Node) or not isinstance(computed, fx.Node):
         return None
-    steps, sources = history(view)
-    if steps and computed in sources and computed.meta["val"].shape == given.meta["val"].shape:
+    if computed.meta["val"].shape == given.meta["val"].shape and (steps := _steps_between(computed, view)):
         return _of_another(given, computed, view, steps)
     if _reshaped(view) is not None and _reshaped(view) is _reshaped(computed):
         nodes = (node for node in view.graph.nodes if node.op == "call_function" and _reshaped(node) is given)
@@ -57,11 +56,20 @@ def _shown(view: object, computed: object, given: fx.Node) -> fx.Node | None:
     return None
 
 
+def _steps_between(first: fx.Node, last: fx.Node) -> list[fx.Node]:
+    """The views that lead from one to the other, in order; none where they do not."""
+    found: dict[fx.Node, None] = {}
+    for step in sorted(history(last)[0]):
+        if any(operand is first or operand in found for operand in step.all_input_nodes):
+            found[step] = None
+    return list(found) if last in found else []
+
+
 def _of_another(given: fx.Node, computed: fx.Node, view: fx.Node, steps: Iterable[fx.Node]) -> fx.Node:
     """A copy of the ``steps`` from ``computed`` to ``view`` that starts at ``given``."""
     copies = {computed: given}
     with view.graph.inserting_before(view.graph.output_node()):
-        for step in sorted(steps):
+        for step in steps:
             copies[step] = view.graph.node_copy(step, lambda node: copies.get(node, node))
     return copies[view]
 

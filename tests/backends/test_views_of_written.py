@@ -21,7 +21,7 @@ def with_a_view(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def by_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
-    y = x.view(-1)
+    y = x.flatten()
     y[0] = 3.0
     return y, x
 
