@@ -600,10 +600,10 @@ def test_a_model_that_computes_nothing_agrees_with_no_graph_that_does(dump: Path
 
 @pytest.mark.parametrize("graph", [None, 0])
 def test_infinity_that_a_right_op_makes_of_noise_is_no_agreement(graph: int | None, tmp_path: Path) -> None:
-    """ONNX Runtime's sigmoid is exactly 0 from -18 on, which is noise, and its logarithm infinity, which is not."""
+    """ONNX Runtime's Sigmoid is exactly 0 from -18 on, which is noise, and its logarithm infinity, which is not."""
     model = Of(lambda x: torch.sigmoid(x).log())
     x = torch.linspace(-40, 40, 33, requires_grad=True)
-    whole = compare(model, (x,), backward=True, dump=tmp_path / "dump")
+    whole = compare(model, (x,), backward=True, exporter="torch", dump=tmp_path / "dump")
     found = check(tmp_path / "dump", graph)
     assert (whole.verdict, found.verdict) == ("diverge", "diverge")
     assert found.causes[0].fx_node == "log"
@@ -612,7 +612,7 @@ def test_infinity_that_a_right_op_makes_of_noise_is_no_agreement(graph: int | No
 
 def test_infinity_that_is_masked_in_the_end_is_none(tmp_path: Path) -> None:
     model = Of(lambda x: torch.where(x > 0, torch.sigmoid(x).log(), x))
-    compare(model, (torch.linspace(-40, 40, 33),), dump=tmp_path / "dump")
+    compare(model, (torch.linspace(-40, 40, 33),), exporter="torch", dump=tmp_path / "dump")
     assert check(tmp_path / "dump").verdict == "agree"
 
 
