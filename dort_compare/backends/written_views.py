@@ -25,7 +25,8 @@ def show_inputs(graph_module: fx.GraphModule, metadata: ViewAndMutationMeta) -> 
     where sizes are symbolic by the strides and the offset of what the graph returns for them. A view of what was
     computed has those of other memory: where the input is a part of a tensor, others' elements would be shown.
     """
-    results: list[Any] = list(graph_module.graph.output_node().args[0])  # type: ignore[arg-type]
+    output = graph_module.graph.output_node()
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     inputs = graph_module.graph.find_nodes(op="placeholder")
     written = metadata.mutated_inp_runtime_indices
     if metadata.tokens or not any(isinstance(node.meta.get("val"), torch.SymInt) for node in inputs):
@@ -38,7 +39,7 @@ def show_inputs(graph_module: fx.GraphModule, metadata: ViewAndMutationMeta) -> 
         if (view := _shown(results[place], computed[told.base_idx], inputs[told.base_idx])) is not None
     }
     if shown:
-        graph_module.graph.output_node().args = (tuple(shown.get(place, each) for place, each in enumerate(results)),)
+        output.args = (tuple(shown.get(place, each) for place, each in enumerate(results)),)
         graph_module.graph.eliminate_dead_code()
         graph_module.recompile()
 
@@ -50,7 +51,7 @@ def _shown(view: object, computed: object, given: fx.Node) -> fx.Node | None:
         return None
     if computed.meta["val"].shape == given.meta["val"].shape and (steps := _steps_between(computed, view)):
         return _of_another(given, computed, view, steps)
-    if _reshaped(view) is not None and _reshaped(view) is _reshaped(computed):
+    if (source := _reshaped(view)) is not None and source is _reshaped(computed):
         nodes = (node for node in view.graph.nodes if node.op == "call_function" and _reshaped(node) is given)
         return next((node for node in nodes if node.meta["val"].shape == view.meta["val"].shape), None)
     return None

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
+from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
@@ -279,6 +280,5 @@ def max_unpool(op: Builder, x: ir.Value, indices: ir.Value, output_size: Sequenc
     zeros = op.Expand(op.const(0, op.result.dtype), shape)
     if is_empty(x):
         return zeros
-    valid = op.Where(op.Less(indices, 0), torch.iinfo(torch.int64).max, indices)  # none counts from the end
-    rows = [op.Flatten(value, axis=axis) for value in (zeros, valid, x)]
+    rows = [op.Flatten(value, axis=axis) for value in (zeros, refusing_negative(op, indices), x)]
     return op.Reshape(op.ScatterElements(*rows, axis=1), shape)

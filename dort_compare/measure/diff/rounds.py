@@ -26,7 +26,8 @@ Refused = frozenset[tuple[str, str]]
 @dataclass(frozen=True)
 class Round:
     """The rows of the pairs of one round, and what the next one is to know: which pairs are ``refused``, which values
-    of the second model ``presume`` a pair that failed, and what its values are on the first one's operands."""
+    of the second model are ``presuming`` a pair that failed, and what its values without a pair are where they are
+    ``forced`` on the first one's operands."""
 
     rows: tuple[ValueRow, ...] = ()
     refused: Refused = frozenset()
