@@ -15,6 +15,8 @@ from dort_compare.backends.options import Options
 from dort_compare.errors import UnsupportedGraphError
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}
+"""What becomes of ``x.data = ...`` in a dynamo graph, up to torch 2.13 and from 2.14 on."""
 
 
 class Obstacle(NamedTuple):
@@ -34,7 +36,7 @@ def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle
     if kind:
         reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
         return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
-    if any(node.target is torch.Tensor.set_ and node.args[0].op == "placeholder" for node in graph_module.graph.nodes):
+    if any(node.target in _GIVEN_MEMORY and node.args[0].op == "placeholder" for node in graph_module.graph.nodes):
         return Obstacle("an input is given other memory, x.data = ...", "write into it, x.copy_(...) under no_grad")
     return None
 

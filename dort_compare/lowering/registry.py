@@ -13,7 +13,7 @@ Lowering = Callable[..., Any]
 _F = TypeVar("_F", bound=Lowering)
 
 _TABLE: dict[Target, Lowering] = {}
-_OF_LIBRARIES: dict[tuple[str, str], Lowering] = {}
+_BY_NAME: dict[tuple[str, str], Lowering] = {}
 
 
 def lowering(*targets: Target) -> Callable[[_F], _F]:
@@ -38,17 +38,18 @@ def lowering(*targets: Target) -> Callable[[_F], _F]:
     return register
 
 
-def lowering_of_library(name: str) -> Callable[[_F], _F]:
-    """Registers a function as ``lowering`` does, for an operator "library::name" that is there once the library is.
+def lowering_by_name(name: str) -> Callable[[_F], _F]:
+    """Registers a function as ``lowering`` does, for the operator "library::name", where there is one.
 
-    Raises ValueError where it has a lowering already.
+    Its library may be imported later or never, and a release of torch may lack it. Raises ValueError where it has a
+    lowering already.
     """
     library, operator = name.split("::")
 
     def register(function: _F) -> _F:
-        if (library, operator) in _OF_LIBRARIES:
-            raise ValueError(f"{name} has a lowering already: {_OF_LIBRARIES[library, operator].__name__}")
-        _OF_LIBRARIES[library, operator] = function
+        if (library, operator) in _BY_NAME:
+            raise ValueError(f"{name} has a lowering already: {_BY_NAME[library, operator].__name__}")
+        _BY_NAME[library, operator] = function
         return function
 
     return register
@@ -58,7 +59,7 @@ def registered() -> Mapping[Target, Lowering]:
     """Every target with a lowering of ours."""
     import dort_compare.lowering.ops  # noqa: F401, PLC0415  (the families register themselves on import)
 
-    for (library, operator), function in _OF_LIBRARIES.items():
+    for (library, operator), function in _BY_NAME.items():
         packet = getattr(getattr(torch.ops, library), operator, None)
         if packet is not None:
             _TABLE[packet.default] = function

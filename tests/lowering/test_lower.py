@@ -19,7 +19,7 @@ import dort_compare
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import decompositions, lower, lowering, registered
-from dort_compare.lowering.registry import lowering_of_library
+from dort_compare.lowering.registry import lowering_by_name
 from dort_compare.provenance import FX_NODE, Provenance
 from dort_compare.runtime import Program, SessionSettings, newest_opset
 
@@ -196,7 +196,14 @@ def test_a_second_lowering_of_an_op_is_refused() -> None:
     with pytest.raises(ValueError, match=r"aten\.relu\.default has a lowering already: relu"):
         lowering(aten.relu.default)(lambda op, x: x)
     with pytest.raises(ValueError, match="prims::fma has a lowering already: "):
-        lowering_of_library("prims::fma")(lambda op, x: x)
+        lowering_by_name("prims::fma")(lambda op, x: x)
+
+
+def test_a_lowering_of_what_torch_lacks_waits_for_it() -> None:
+    """aten.cholesky, say, which torch 2.14 has left out, or the operator of a library that is not imported."""
+    lowering_by_name("aten::left_out")(lambda op, x: x)
+    lowering_by_name("not_imported::anything")(lambda op, x: x)
+    assert not {str(target) for target in registered()} & {"aten.left_out.default", "not_imported.anything.default"}
 
 
 def test_the_table_of_decompositions_spares_what_has_a_lowering() -> None:

@@ -9,7 +9,7 @@ from dort_compare.dtypes import HALF
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
 from dort_compare.lowering.precision import in_float32, opmath
-from dort_compare.lowering.registry import lowering, lowering_of_library
+from dort_compare.lowering.registry import lowering, lowering_by_name
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -85,7 +85,7 @@ def addcdiv(op: Builder, x: ir.Value, tensor1: ir.Value, tensor2: ir.Value, valu
     return op.Add(x, op.Div(scaled(op, tensor1, value), tensor2))
 
 
-@lowering_of_library("prims::fma")
+@lowering_by_name("prims::fma")
 def fma(op: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """fma(Tensor a, Tensor b, Tensor c) -> Tensor, which inductor brings along
 

@@ -18,7 +18,7 @@ from dort_compare.lowering.ops.matrices import (
     upright,
 )
 from dort_compare.lowering.ops.triangular import solved
-from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.registry import lowering, lowering_by_name
 
 aten = torch.ops.aten
 
@@ -84,7 +84,7 @@ def _solved(op: Builder, factor: Matrices, b: Matrices, upper: bool) -> ir.Value
     return solved(op, lower.turned(op), solved(op, lower, b, upper=False), upper=True).value
 
 
-@lowering(aten.cholesky.default)
+@lowering_by_name("aten::cholesky")
 def cholesky(op: Builder, x: ir.Value, upper: bool = False) -> ir.Value:
     """cholesky(Tensor self, bool upper=False) -> Tensor"""
     factor, info = _cholesky(op, x, upper)

@@ -11,7 +11,7 @@ import torch
 from dort_compare.lowering.builder import Builder, dtype_of, shape_of
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.precision import in_float32
-from dort_compare.lowering.registry import lowering, lowering_of_library
+from dort_compare.lowering.registry import lowering, lowering_by_name
 
 aten = torch.ops.aten
 
@@ -43,14 +43,14 @@ def grouped_mm(
     return op.Transpose(_rows(op, _flipped(op, y), _flipped(op, x), ends), perm=[1, 0])
 
 
-@lowering_of_library("transformers::grouped_mm_fallback")
+@lowering_by_name("transformers::grouped_mm_fallback")
 @in_float32
 def grouped_mm_fallback(op: Builder, x: ir.Value, weight: ir.Value, offs: ir.Value) -> ir.Value:
     """grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor"""
     return _rows(op, x, weight, op.cast(offs, torch.int64))
 
 
-@lowering_of_library("transformers::grouped_mm_fallback_backward")
+@lowering_by_name("transformers::grouped_mm_fallback_backward")
 @in_float32
 def grouped_mm_fallback_backward(
     op: Builder, x: ir.Value, weight: ir.Value, offs: ir.Value, grad: ir.Value

@@ -230,7 +230,11 @@ ROWS = (
     Row(aten.linalg_solve_triangular.default, ("linalg.solve_triangular",), triangular_systems, WIDE, FACTOR),
     Row(aten.triangular_solve.default, ("triangular_solve",), old_triangular_systems, WIDE, FACTOR),
     Row(aten.linalg_cholesky_ex.default, ("linalg.cholesky_ex",), to_factor, WIDE, FACTOR),
-    Row(aten.cholesky.default, ("cholesky",), lambda d: half_read(definite(d)), WIDE, FACTOR),
+    *(
+        Row(packet.default, ("cholesky",), lambda d: half_read(definite(d)), WIDE, FACTOR)
+        for packet in (getattr(aten, "cholesky", None),)  # torch 2.14 has left it out
+        if packet
+    ),
     Row(aten.cholesky_solve.default, ("cholesky_solve",), factored_systems, WIDE, FACTOR),
     Row(aten.cholesky_inverse.default, ("cholesky_inverse",), factors, WIDE, FACTOR),
     Row(aten.linalg_lu_factor_ex.default, ("linalg.lu_factor_ex",), to_eliminate, WIDE, FACTOR),
