@@ -75,7 +75,7 @@ def dumped_run(
     inputs = graph.inputs(graph_module)
     with running(title(graph, model)):
         chosen = typed(own) if model is None else adopted(own, in_order(read_model(model, beside=True)))
-        runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers))
+        runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers, [ir.DataType.BFLOAT16]))
         refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
         refuse_other_order(graph_module, chosen, model or graph.file("onnx"))
     return GraphRun(

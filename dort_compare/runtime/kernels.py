@@ -1,12 +1,15 @@
 """Asks ONNX Runtime which nodes it has kernels for.
 
-Nodes for which a provider has no bfloat16 kernel are computed in float32, their results rounded back.
+Nodes for which a provider has no kernel in half precision are computed in float32, their results rounded back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
+import onnx
 import onnx_ir as ir
 from onnx_ir.tensor_adapters import to_torch_dtype
 
@@ -14,21 +17,27 @@ from dort_compare import provenance
 from dort_compare.dtypes import dtype_name
 from dort_compare.runtime.providers import Provider, loads
 
-_FLOAT, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.BFLOAT16
+_FLOAT, _FLOAT16, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
+_HALF = (_FLOAT16, _BFLOAT16)
+_NAMES_A_DTYPE = {"dtype", "to"}
+"""Attributes that would have to change with the dtype of a result."""
 
 
-def with_kernels(model: ir.Model, providers: Sequence[Provider]) -> ir.Model:
-    """A copy of ``model`` whose every bfloat16 node has a kernel or casts around it; the model itself if all have one.
+def with_kernels(model: ir.Model, providers: Sequence[Provider], dtypes: Collection[ir.DataType] = _HALF) -> ir.Model:
+    """A copy of ``model`` whose every node in half precision has a kernel or casts around it; the model itself if all
+    have one.
 
-    What is computed in float32 says so in its metadata, nodes and values alike. Value names do not change.
+    Around float16 nodes without a kernel ONNX Runtime puts casts by itself, but drops those between two of them, and
+    with them the rounding that torch's kernels do after each; ``dtypes`` without float16 leaves it to that. What is
+    computed in float32 says so in its metadata, nodes and values alike. Value names do not change.
     """
     probe = _Probe(model.graph.opset_imports[""], providers)
-    if not any(_touches_bfloat16(node) and not probe.has_kernel(node) for node in model.graph):
+    if not any(probe.lacks_half_kernel(node, dtypes) for node in model.graph):
         return model
     raised = model.clone()
     names = _Names(raised.graph)
     for node in list(raised.graph):
-        if _touches_bfloat16(node) and not probe.has_kernel(node):
+        if probe.lacks_half_kernel(node, dtypes):
             _raise(raised.graph, node, names)
     return raised
 
@@ -43,7 +52,7 @@ def missing_kernels(graph: ir.Graph, providers: Sequence[Provider]) -> dict[str,
     missing: dict[str, str] = {}
     for node in graph:
         fx_node = node.metadata_props.get(provenance.FX_NODE)
-        if fx_node and _stands_alone(node) and not _touches_bfloat16(node) and not probe.has_kernel(node):
+        if fx_node and _stands_alone(node) and not _touches(node, _BFLOAT16) and not probe.has_kernel(node):
             missing.setdefault(fx_node, f"{providers[0][0]} has no kernel of {node.op_type} for {_dtypes(node)}")
     return missing
 
@@ -69,9 +78,21 @@ class _Probe:
         self.answers: dict[object, bool] = {}
 
     def has_kernel(self, node: ir.Node) -> bool:
-        key = (node.op_type, *(v and v.dtype for v in node.inputs), *(v.dtype for v in node.outputs))
+        return self._answer(node, loads)
+
+    def lacks_half_kernel(self, node: ir.Node, dtypes: Collection[ir.DataType]) -> bool:
+        """Whether there is no kernel of a node that reads or makes one of ``dtypes``, bfloat16 or float16."""
+        if _BFLOAT16 in dtypes and _touches(node, _BFLOAT16):
+            return not self.has_kernel(node)
+        if _FLOAT16 not in dtypes or not _touches(node, _FLOAT16) or not _stands_alone(node):
+            return False
+        return _NAMES_A_DTYPE.isdisjoint(node.attributes) and self._answer(node, _is_cast)
+
+    def _answer(self, node: ir.Node, question: Callable[[bytes, Sequence[Provider]], bool]) -> bool:
+        dtypes = (*(v and v.dtype for v in node.inputs), *(v.dtype for v in node.outputs))
+        key = (question, node.op_type, dtypes)
         if key not in self.answers:
-            self.answers[key] = loads(self._single(node), self.providers)
+            self.answers[key] = question(self._single(node), self.providers)
         return self.answers[key]
 
     def _single(self, node: ir.Node) -> bytes:
@@ -99,28 +120,36 @@ class _Names:
         return name
 
 
-def _touches_bfloat16(node: ir.Node) -> bool:
-    return any(value is not None and value.dtype == _BFLOAT16 for value in (*node.inputs, *node.outputs))
+def _touches(node: ir.Node, dtype: ir.DataType) -> bool:
+    return any(value is not None and value.dtype == dtype for value in (*node.inputs, *node.outputs))
+
+
+def _is_cast(model: bytes, providers: Sequence[Provider]) -> bool:
+    """Whether ONNX Runtime puts casts around the one node of a model."""
+    with tempfile.TemporaryDirectory(prefix="dort_compare_") as folder:
+        path = Path(folder) / "with_casts.onnx"
+        return loads(model, providers, path) and any(node.op_type == "Cast" for node in onnx.load(path).graph.node)
 
 
 def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
     metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
     node.metadata_props.update(metadata)
     for i, value in enumerate(node.inputs):
-        if value is not None and value.dtype == _BFLOAT16:
+        if value is not None and value.dtype in _HALF:
             name = f"{node.name}.input{i}"
             cast = _cast(value, names.new(f"{name}.float32"), _FLOAT, names.new(name), metadata)
             graph.insert_before(node, cast)
             node.replace_input_with(i, cast.outputs[0])
     for i, value in enumerate(node.outputs):
-        if value.dtype == _BFLOAT16:
+        if value.dtype in _HALF:
             cast = _round_back(value, names.new(f"{value.name}.float32"), names.new(f"{node.name}.output{i}"), metadata)
             graph.insert_after(node, cast)
 
 
 def _round_back(value: ir.Value, raised: str, node_name: str, metadata: dict[str, str]) -> ir.Node:
     """The cast whose result has the name and the readers of ``value``, which goes by ``raised`` from now on."""
-    cast = _cast(value, str(value.name), _BFLOAT16, node_name, metadata)
+    assert value.dtype is not None
+    cast = _cast(value, str(value.name), value.dtype, node_name, metadata)
     rounded = cast.outputs[0]
     rounded.metadata_props.update({**value.metadata_props, provenance.COMPUTED_IN: "float32"})
     value.replace_all_uses_with(rounded, replace_graph_outputs=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -196,10 +197,12 @@ def _accepts(opset: int) -> bool:
     return loads(model.SerializeToString(), ["CPUExecutionProvider"])
 
 
-def loads(model: bytes, providers: Sequence[Any]) -> bool:
-    """Whether ONNX Runtime makes a session of a serialized model."""
+def loads(model: bytes, providers: Sequence[Any], made: Path | None = None) -> bool:
+    """Whether ONNX Runtime makes a session of a serialized model; ``made`` is a file for the model that it runs."""
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY + 1
+    if made is not None:
+        options.optimized_model_filepath = str(made)
     try:
         ort.InferenceSession(model, options, providers=list(providers))
     except Exception:  # noqa: BLE001  (ONNX Runtime's exceptions have no common base but Exception)

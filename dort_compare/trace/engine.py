@@ -40,7 +40,7 @@ def ort_engine(providers: Sequence[Provider]) -> Engine:
             for i, node in enumerate(model.graph.node):
                 node.name = f"node{i}"
             typed = ir.from_proto(onnx.shape_inference.infer_shapes(model))
-            session = make_session(with_kernels(typed, providers), PART_AS_IT_IS, providers)
+            session = make_session(with_kernels(typed, providers, [ir.DataType.BFLOAT16]), PART_AS_IT_IS, providers)
         found = session.run({name: t.to(device) for name, t in feeds.items()}, dict.fromkeys(wanted, device))
         return [tensor.cpu() for tensor in found]
 

@@ -1,10 +1,13 @@
-"""Nodes without a bfloat16 kernel compute in float32 and say so; all others are left alone."""
+"""Nodes without a kernel in half precision compute in float32 and say so; all others are left alone."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 import torch
+from torch import Tensor, nn
 
+import dort_compare
 from dort_compare.provenance import COMPUTED_IN, FX_NODE
 from dort_compare.runtime.kernels import missing_kernels, with_kernels
 
@@ -101,10 +104,77 @@ def test_a_bfloat16_node_that_is_cast_has_its_kernel() -> None:
     assert missing_kernels(model().graph, CPU) == {}
 
 
-def test_values_are_rounded_after_each_node(graphs_of) -> None:
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+FLOAT16 = ir.DataType.FLOAT16
+
+
+def in_float16() -> ir.Model:
+    return ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        graph (float16[2,2] x) => (float16[2,2] y) <float16[2,2] s, float16[2,2] t> {
+            s = Sin(x)
+            t = Transpose(s)
+            y = Cos(t)
+        }"""
+    )
+
+
+def test_float16_nodes_without_a_kernel_are_rounded_one_by_one() -> None:
+    raised = with_kernels(in_float16(), CPU)
+    ops = ["Cast", "Sin", "Cast", "Transpose", "Cast", "Cos", "Cast"]
+    assert [node.op_type for node in raised.graph] == ops
+    assert [raised.graph[i].outputs[0].name for i in (2, 3, 6)] == ["s", "t", "y"]
+    assert all(raised.graph[i].outputs[0].dtype == FLOAT16 for i in (2, 3, 6))
+
+
+def test_float16_nodes_may_be_left_to_onnx_runtime() -> None:
+    given = in_float16()
+    assert with_kernels(given, CPU, [ir.DataType.BFLOAT16]) is given
+
+
+def test_a_node_that_names_its_dtype_is_left_to_onnx_runtime() -> None:
+    given = ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        graph (float16[2,2] x) => (float16[2,2] y) { y = EyeLike<dtype = 10>(x) }"""
+    )
+    assert with_kernels(given, CPU) is given
+
+
+@pytest.mark.parametrize(("dtype", "large"), [(torch.bfloat16, 256.0), (torch.float16, 2048.0)])
+def test_values_are_rounded_after_each_node(graphs_of, dtype: torch.dtype, large: float) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
         return (x + y) - x
 
-    x, y = torch.full((4,), 256.0).bfloat16(), torch.full((4,), 0.75).bfloat16()
+    x, y = torch.full((4,), large, dtype=dtype), torch.full((4,), 0.75, dtype=dtype)
     (graph,) = graphs_of(function, x, y)
     assert torch.equal(graph.program(*graph.runs[0].inputs)[0], function(x, y))
+
+
+class SegmentSoftmax(nn.Module):
+    """Numerators of a softmax over the edges of each node of a graph."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, edges: Tensor, nodes: Tensor) -> Tensor:
+        scores = self.activation(edges)
+        largest = torch.full((3,), -torch.inf, dtype=scores.dtype).scatter_reduce(0, nodes, scores, "amax")
+        return torch.exp(scores - largest[nodes])
+
+
+@pytest.mark.parametrize("activation", [nn.LeakyReLU(0.2), nn.GELU(), nn.SiLU()])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_the_backward_pass_computes_again_equals_what_the_forward_pass_computed(
+    activation: nn.Module, dtype: torch.dtype
+) -> None:
+    """The gradient of a maximum goes to what equals it, and is divided by how many do."""
+    model, nodes = SegmentSoftmax(activation), torch.tensor([0, 0, 1, 1, 1, 2, 2, 0])
+    edges = -torch.rand(8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    gradients = []
+    for run in (model, torch.compile(model, backend="dort")):
+        x = edges.clone().requires_grad_()
+        run(x, nodes).backward(torch.ones(8, dtype=dtype))
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0.01, atol=0.01)
+    report = dort_compare.compare(model, (edges.requires_grad_(), nodes), backward=True)
+    assert report.verdict == "agree", str(report)
