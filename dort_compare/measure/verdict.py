@@ -176,7 +176,7 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
     wrong = next((row for row in outcome if not row.ok), None)
     if wrong is not None:
         what = f"{wrong.kind} {wrong.name}"
-        if wrong.backend == "debug" and wrong.distance is not None and wrong.distance.max_abs is not None:
+        if wrong.backend == "debug" and wrong.distance is not None and wrong.distance.different is not None:
             enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, lineage)), None)
             if enlarging is not None:
                 return _enlarged(enlarging, f"{what} departs", lineage, rows)

@@ -83,6 +83,21 @@ def test_scatter_covers_nan_only_where_a_sample_has_some_and_never_another_dtype
     assert not covers(wild, ONE, ONE.double())
 
 
+@pytest.mark.parametrize(("more", "ok"), [(0, True), (3, True), (4, False), (60, False)])
+@pytest.mark.parametrize("elsewhere", [0.0, 1e-6], ids=["equal", "close"])
+def test_scatter_covers_few_nan_where_no_sample_has_some(more: int, ok: bool, elsewhere: float) -> None:
+    values, places = torch.ones(64), torch.arange(64)
+    shown = torch.where(places < 4, math.nan, values + elsewhere)
+    got = torch.where(places < 4 + more, math.nan, values + elsewhere)
+    assert covers(Scatter.of(values, shown, SAMPLES[0]), values, got) is ok
+
+
+def test_a_sample_of_nan_alone_is_no_floor_for_numbers() -> None:
+    lost = torch.full((2,), math.nan)
+    scatter = Scatter.of(ONE, lost, SAMPLES[0]) | Scatter.of(ONE, ONE + 0.25, SAMPLES[0])
+    assert not covers(scatter, ONE, ONE + 1.125)
+
+
 def test_rows_within_scatter_are_ok() -> None:
     rows = outcome_rows("debug", "output", {"y": ONE, "z": ONE}, {"y": ONE + 1, "z": ONE + 1}, dict, None)
     assert [r.ok for r in rows] == [False, False]

@@ -122,6 +122,14 @@ def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins()
     assert judge([row("ok"), row("inherits", "log")], outcomes(ONE, {"y": ONE})) == ("agree", ())
 
 
+def test_an_output_of_nothing_but_nan_is_laid_where_that_begins() -> None:
+    nan = torch.full((2,), torch.nan)
+    rows = [row("ok"), row("inherits", "div", inherited=distance(ONE, nan), local=distance(ONE, ONE))]
+    _, (first,) = judge(rows, outcomes(ONE, {"y": nan}))
+    assert first.fx_node == "div"
+    assert first.reason.startswith("2 NaN in got where expected has numbers, though right on torch's operands")
+
+
 @pytest.mark.parametrize(("read", "is_same"), [("ok", True), ("inherits", False), ("unaligned", False)])
 def test_an_op_that_has_the_same_operands_enlarges_no_noise(read: Any, is_same: bool) -> None:
     gap, none = distance(ONE, LOST), distance(ONE, ONE)

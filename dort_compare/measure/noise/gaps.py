@@ -14,7 +14,7 @@ from dort_compare.dtypes import HALF
 from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.noise.floor import MOSTLY_NOISE
 
-_NONE = -128
+_NONE, _UNMATCHED = -128, 127
 _CALM = 8
 """One element in so many is taken to be no wild one..."""
 _WILD = 3
@@ -30,7 +30,7 @@ class Gaps:
     """The gaps of all elements, a byte each.
 
     ``exponents`` is a flat int8 tensor of the elements in row-major order: a gap lies below two to the power of its
-    exponent, and not below half of that; -128 where there is none, or NaN or inf on a side.
+    exponent, and not below half of that; -128 where there is none, 127 where NaN or inf has no match on the other side.
     """
 
     exponents: torch.Tensor
@@ -40,9 +40,11 @@ class Gaps:
         """The gaps between two tensors of one shape, so many ``times`` as wide; up to ``least`` there is none."""
         dtype = torch.complex128 if expected.is_complex() or got.is_complex() else torch.float64
         one, other = (side.detach().to("cpu", dtype) for side in (expected, got))
-        gap = (other - one).abs().flatten().mul_(times)
-        exponents = torch.frexp(gap).exponent.clamp_(_NONE + 1, -_NONE - 1)
-        return cls(exponents.masked_fill_((gap <= least) | ~gap.isfinite(), _NONE).to(torch.int8))
+        gap = (other - one).abs().mul_(times)
+        exponents = torch.frexp(gap).exponent.clamp_(_NONE + 1, _UNMATCHED - 1)
+        matched = (one == other) | (one.isnan() & other.isnan())
+        exponents.masked_fill_(~gap.isfinite(), _UNMATCHED).masked_fill_(matched | (gap <= least), _NONE)
+        return cls(exponents.to(torch.int8).flatten())
 
     def __or__(self, other: Gaps) -> Gaps:
         return Gaps(torch.maximum(self.exponents, other.exponents))
@@ -50,12 +52,13 @@ class Gaps:
     @property
     def calm(self) -> float | None:
         """The widest gap of calm elements: up to 8 times the gap that an eighth of those that have one stays below. All
-        others are wild; None where there are none."""
+        others are wild, those without a match too; None where there are none."""
         found = self.exponents[self.exponents != _NONE]
-        if not found.numel():
-            return None
-        level = int(found.kthvalue(found.numel() // _CALM + 1).values) + _WILD
-        return 2.0 ** int(found[found <= level].max()) if (found > level).any() else None
+        numbers = found[found != _UNMATCHED]
+        if not numbers.numel():
+            return 0.0 if found.numel() else None
+        level = int(numbers.kthvalue(numbers.numel() // _CALM + 1).values) + _WILD
+        return 2.0 ** int(numbers[numbers <= level].max()) if (found > level).any() else None
 
     def stray(self, known: Gaps, calm: float, level: float) -> bool:
         """Whether more than one in sixteen of the elements whose ``known`` gaps are ``calm`` lies further than

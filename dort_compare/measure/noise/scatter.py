@@ -49,7 +49,7 @@ class Scatter:
     def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
         """What a sample has ``shown`` of a value; both are of one shape."""
         gap = distance(value, shown)
-        floor = math.inf if gap.max_abs is None else sample.safety * float(gap.max_abs)
+        floor = sample.safety * float(gap.max_abs or 0)
         is_inexact = value.is_floating_point() or value.is_complex()
         choices = math.inf if is_inexact else sample.safety * (gap.different or 0)
         gaps = Gaps.between(value, shown, sample.safety) if is_inexact else None
@@ -62,19 +62,26 @@ class Scatter:
 
     def floor_of(self, gaps: Gaps | None) -> float:
         """The noise floor of what has these ``gaps``: of the calm elements, where more than few of them stray."""
-        calm = self.gaps.calm if self.gaps else None
-        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm, calm):
-            return self.floor
-        return calm
+        calm = self._calm_but_astray(gaps)
+        return self.floor if calm is None else calm
 
     def covers(self, gap: Distance, gaps: Gaps | None) -> bool:
         """Whether a right result may lie that far off; never one of another dtype or shape. ``gaps`` are those of its
         elements that are more than rounding explains without scatter."""
-        if gap.finding is not None and (not self.is_wild or gap.finding.startswith(("dtype ", "shape "))):
-            return False
+        if gap.finding is not None:
+            is_known = self.is_wild and not gap.finding.startswith(("dtype ", "shape "))
+            if not is_known or self._calm_but_astray(gaps) is not None:
+                return False
         if gap.max_abs is None or gap.max_abs > self.floor or (gap.different or 0) > self.choices:
             return False
         return gap.max_abs <= self.floor_of(gaps)
+
+    def _calm_but_astray(self, gaps: Gaps | None) -> float | None:
+        """The widest gap of the calm elements, where more than few of them stray beyond it; None where they do not."""
+        calm = self.gaps.calm if self.gaps else None
+        if gaps is None or self.gaps is None or calm is None or not gaps.stray(self.gaps, calm, calm):
+            return None
+        return calm
 
 
 Scatters = Mapping[tuple[str, str], Scatter]
