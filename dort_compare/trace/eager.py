@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,32 @@ aten = torch.ops.aten
 
 
 def reproducible(target: Any) -> Any:
-    """``target``, but for a view a reshape, for a kernel may lay out its result otherwise than torch traced, and zeros
-    for what torch leaves as it was in memory, as in its lowering, or for zeros without memory."""
+    """``target``, or what stands for it: zeros for what torch leaves as it was in memory, as in its lowering, and what
+    does as torch traced where torch's kernel does not."""
     if target in UNSET:
         return lambda *args, **kwargs: target(*args, **kwargs).zero_()
-    if target is aten._efficientzerotensor.default:
-        return aten.zeros.default
-    return aten.reshape.default if target is aten.view.default else target
+    if str(target) == "prims.fma.default":
+        return lambda *operands: target(*_in_one_dtype(operands))
+    return _IN_ITS_PLACE.get(target, target)
+
+
+def _in_one_dtype(operands: Sequence[Any]) -> list[Any]:
+    """For the definition of an op that torch's kernels do in the dtype of the result: it would round on the way."""
+    dtype = functools.reduce(torch.promote_types, (each.dtype for each in operands if isinstance(each, torch.Tensor)))
+    return [each.to(dtype) if isinstance(each, torch.Tensor) else each for each in operands]
+
+
+def _weight_norm_backward(grad: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int) -> Any:
+    """On the CPU the kernel of the forward op makes norms in float32 of float16, and this one takes no others."""
+    is_narrow = norms.dtype == torch.float16 and norms.device.type == "cpu"
+    return aten._weight_norm_interface_backward(grad, v, g, norms.float() if is_narrow else norms, dim)
+
+
+_IN_ITS_PLACE: dict[Any, Any] = {
+    aten.view.default: aten.reshape.default,  # a kernel may lay out its result otherwise
+    aten._efficientzerotensor.default: aten.zeros.default,  # zeros without memory
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
+}
 
 
 class Interpreter(fx.Interpreter):
