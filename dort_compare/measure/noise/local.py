@@ -42,7 +42,8 @@ _LOOSE = 4.0
 
 @dataclass(frozen=True)
 class LocalError:
-    """The distance of ONNX's value from torch's on the same operands, and what of it is noise.
+    """The distance of ONNX's value from torch's on the same operands, and what of it is noise: of ONNX's error, or of
+    torch's where that alone is more.
 
     The distances of both from float64 on these operands are only known where torch's and ONNX's are not equal to
     within a few roundings; they are infinite for the side that has NaN or inf, or numbers, where float64 has not.
@@ -133,8 +134,9 @@ class _Sides:
         torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_sums_in_half(of, dtype))
         torch_departs = torch_error > torch_may
         floor += 2 * min(torch_error, torch_may)
-        is_noise = onnx_error <= floor and not torch_departs
-        return LocalError(whole, floor, is_noise, torch_departs, torch_error, onnx_error)
+        is_right = onnx_error <= floor
+        floor = torch_may if is_right and torch_departs else floor
+        return LocalError(whole, floor, is_right and not torch_departs, torch_departs, torch_error, onnx_error)
 
 
 def _of_finding(sides: _Sides, whole: Distance) -> LocalError:
