@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: compare test test-all lint format docs matrix clean
+.PHONY: compare test test-all newest lint format docs matrix clean
 
 compare: $(READY)  ## a Llama attention layer, compiled, run on ONNX Runtime and compared with eager, value by value
 	$(BIN)/python scripts/compare_llama.py --part attention --backward 1
@@ -14,6 +14,11 @@ test: $(READY)  ## what CI runs
 
 test-all: $(READY)  ## the slow tests too
 	$(BIN)/python -m pytest -q -n 2
+
+newest:  ## what CI runs, with the newest release of everything, in .venv-newest: several GB of torch's CUDA libraries
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --editable '.[dev]'
+	.venv-newest/bin/python -m pytest -q -n 2 -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -36,4 +41,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-newest build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
