@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 import torch
 from hypothesis import given, settings
@@ -235,6 +237,54 @@ def test_expressions_that_are_one_but_for_a_cast_are_told_apart_by_their_content
     found = diff(one, other)
     assert found.verdict == "agree", str(found)
     assert partners(found) == {name: name for name in partners(found)}
+
+
+ROUNDED = """m (float[4,8] x) => (float[4,8] y) {{
+    turned = Transpose<perm = [1, 0]>(w)
+    narrow = Cast<to = {0}>(turned)
+    flat = Reshape(narrow, sizes)
+    wide = Cast<to = 1>(flat)
+    scaled = Mul(x, wide)
+    wave = Tanh(scaled)
+    y = Add(wave, x)
+}}"""
+WORN = {"w": np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32), "sizes": np.int64([4, 8])}
+HALVES = [TensorProto.FLOAT16, TensorProto.BFLOAT16]
+
+
+def constants_folded(original: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """The model as ONNX Runtime's basic optimizations leave it."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(folder / "folded.onnx")
+    ort.InferenceSession(original.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.load(folder / "folded.onnx")
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_constant_folded_behind_casts_that_lose_digits_stands_for_what_was_rounded(half: int, tmp_path: Path) -> None:
+    original = model(ROUNDED.format(half), **WORN)
+    folded = constants_folded(original, tmp_path)
+    assert [tensor.name for tensor in folded.graph.initializer] == ["wide"]
+    found = diff(original, folded)
+    assert found.verdict == "agree", str(found)
+    assert next(row.pair.first for row in found.rows if row.pair.second == "wide" and row.pair.is_main) == "wide"
+    assert diff(folded, original).verdict == "agree"
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("fault", ["wide", "wave"])
+def test_a_fault_behind_what_was_folded_is_named_first(fault: str, half: int, tmp_path: Path) -> None:
+    original = model(ROUNDED.format(half), **WORN)
+    wrong = constants_folded(original, tmp_path)
+    if fault == "wave":
+        node_of(wrong.graph, "wave").op_type = "Atan"
+    else:
+        (tensor,) = wrong.graph.initializer
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.05), "wide"))
+    found = diff(original, wrong)
+    assert found.first_divergence is not None
+    assert found.first_divergence.row.pair.second == fault, str(found)
 
 
 def test_another_decomposition_agrees() -> None:

@@ -85,11 +85,13 @@ class Pairing:
 
     def _resolve_constant(self, name: str) -> None:
         """Pairs a constant with an equal one: one rounding apart where both are floats of different dtypes."""
-        own = self.second.side.sketches[name]
-        for first in self._near(name, exact=True)[:1]:
-            other = self.first.side.sketches[first]
-            if own.exact == other.exact or own.dtype != other.dtype or self.first.side.node(first):
-                self._pair(first, name, "constant")
+        near, sketches = self._near(name, exact=True), self.first.side.sketches
+        if not near:
+            return
+        first = self._best([a for a in near if sketches[a].exact == sketches[near[0]].exact], name)
+        own, other = self.second.side.sketches[name], sketches[first]
+        if own.exact == other.exact or own.dtype != other.dtype or self.first.side.node(first):
+            self._pair(first, name, "constant")
 
     def _resolve(self, name: str) -> bool:
         """Pairs a result by the expression that makes it, else by its content; whether that was possible."""
@@ -222,13 +224,15 @@ class Pairing:
     # the first model's copies of what is paired
 
     def pairs(self) -> list[Pair]:
-        """Every pair, those of the second model's values in order, then the first model's values that are copies."""
+        """Every pair, those of the second model's values in order, then the first model's values that are copies; what
+        lies behind a cast that loses digits is none."""
+        held = {name: (number, self.first.side.sketches[name].exact) for name, number in self.first.of.items()}
         taken = {pair.first for pair in self.found.values()}
-        partner = {self.first.of[pair.first]: pair.second for pair in self.found.values()}
+        partner = {held[pair.first]: pair.second for pair in self.found.values()}
         copies = [
-            Pair(name, partner[number], "copy")
-            for name, number in self.first.of.items()
-            if name not in taken and number in partner
+            Pair(name, partner[content], "copy")
+            for name, content in held.items()
+            if name not in taken and content in partner
         ]
         ordered = sorted(self.found.values(), key=lambda pair: self._order[pair.second])
         return [*ordered, *(pair for pair in copies if self._is_near(pair.first, pair.second))]
