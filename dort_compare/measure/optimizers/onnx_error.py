@@ -16,6 +16,7 @@ from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.moved import Roundings, moved_error, of_one_op
 from dort_compare.measure.noise.shake import shake
+from dort_compare.measure.optimizers.quantized import Quantized
 from dort_compare.measure.rows import json_number
 from dort_compare.runtime.binding import device_of
 from dort_compare.runtime.providers import Provider
@@ -75,6 +76,7 @@ class Unoptimized:
         self.inputs = {value.name: inputs[value.name] for value in model.graph.input if value.name in inputs}
         self.device = device_of(inputs.values())
         self._parts = Parts(model, providers, self.device)
+        self._quantized = Quantized(self._parts)
         self.outputs = [v.name for v in model.graph.output if v.name in self._parts.producers]
         self._dtypes = _dtypes(model)
         self._results = self._computed(self.outputs, self.inputs)
@@ -107,7 +109,7 @@ class Unoptimized:
                 if region.is_same or (alone and not expected[name].is_floating_point()):
                     continue
                 found = self._held(name, expected[name], value, operands[name], alone)
-                if found is not None:
+                if found is not None and not self._is_quantized_early(name, expected[name], value):
                     nodes = tuple(node_name(node) for node in region.nodes)
                     return replace(found, op_types=region.op_types, nodes=nodes, fused=region.fx_nodes)
         return None
@@ -136,6 +138,13 @@ class Unoptimized:
         precision = self._coarsest([name], operands)
         moved = [each[name] for each in self._moved([name], operands, precision, alone)]
         return _departure(name, expected, value, moved, precision)
+
+    def _is_quantized_early(self, name: str, expected: torch.Tensor, value: torch.Tensor | ExecutionError) -> bool:
+        """Whether a value is what the quantizations that alone read it leave of the right one."""
+        if isinstance(value, ExecutionError):
+            return False
+        left = self._quantized.left(name, expected)
+        return bool(left) and all(_departure(name, each, value, (), expected.dtype) is None for each in left)
 
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)

@@ -202,6 +202,71 @@ def test_a_rule_of_a_rule_based_transformer_is_named(monkeypatch):
     assert found.blamed[0].departure.op_types == ("Sqrt",)
 
 
+def quantized(x: str, y: str, made: str, step: str = "step") -> list[onnx.NodeProto]:
+    """``y`` made of ``x`` by quantizing it, to ``made``, and back."""
+    return [node("QuantizeLinear", f"{x} {step} zero", made), node("DequantizeLinear", f"{made} {step} zero", y)]
+
+
+STEPS = {"step": np.float32(0.01), "zero": np.uint8(128)}
+WIDE = {"x": (FLOAT, [1, 2, 4, 4])}
+MOVES = {
+    "reshaped": [node("Reshape", "a shape", "v")],
+    "moved twice": [node("Transpose", "a", "t", perm=[0, 1, 3, 2]), node("Slice", "t zeros ones", "v")],
+    "pooled": [node("MaxPool", "a", "v", kernel_shape=[2, 2])],
+}
+
+
+@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
+def test_a_value_that_is_quantized_anyway_may_be_quantized_before_it_is_moved(moves):
+    nodes = [node("Tanh", "x", "a"), *moves, *quantized("v", "d", "q"), node("Tanh", "d", "y")]
+    constants = {"shape": np.int64([2, 16]), "zeros": np.int64([0]), "ones": np.int64([1])}
+    model = model_of(nodes, WIDE, {"y": (FLOAT, None)}, **STEPS, **constants)
+    found = bisect(model, {"x": torch.randn(1, 2, 4, 4)}, CPU)
+    assert "QDQPropagationTransformer" in found.tried
+    assert not found.departs, found
+
+
+READ_BESIDES = {"a reader": [node("Neg", "v", "z")], "a caller": []}
+
+
+@pytest.mark.parametrize("more", READ_BESIDES.values(), ids=READ_BESIDES)
+def test_a_value_that_is_quantized_too_early_for_another_of_its_readers_departs(more):
+    returned = {"y": (FLOAT, None), "z" if more else "v": (FLOAT, None)}
+    behind = [*quantized("v", "y", "q"), *more]
+    given = {"x": (FLOAT, [4, 4])}
+    model = model_of([node("Transpose", "x", "v"), *behind], given, returned, **STEPS)
+    early = [*quantized("x", "d", "p"), node("Transpose", "d", "v"), *behind]
+    made = model_of(early, given, returned, **STEPS)
+    found = Unoptimized(model, {"x": torch.rand(4, 4)}, CPU).inside(made)
+    assert found is not None
+    assert found.value == "v"
+
+
+def test_a_wrong_value_departs_though_the_quantized_one_is_right():
+    given, returned, behind = {"x": (FLOAT, [2, 2])}, {"y": (FLOAT, None)}, quantized("v", "y", "q")
+    model = model_of([node("Transpose", "x", "v"), *behind], given, returned, **STEPS)
+    wrong = [node("Transpose", "x", "t"), node("Mul", "t more", "v"), *behind]
+    made = model_of(wrong, given, returned, **STEPS, more=np.float32(1.001))
+    found = Unoptimized(model, {"x": torch.full((2, 2), 0.3)}, CPU).inside(made)
+    assert found is not None
+    assert found.value == "v"
+
+
+def test_an_integer_kernel_that_moves_the_outputs_is_named():
+    """A softmax by a table of exponentials, behind a value that is quantized before it is moved."""
+    nodes = [
+        *(node("Transpose", "x", "v", perm=[1, 0]), *quantized("v", "d", "q"), node("Softmax", "d", "s")),
+        *quantized("s", "y", "r", "fine"),
+    ]
+    square, constants = (FLOAT, [12, 12]), {**STEPS, "fine": np.float32(0.001), "zero": np.uint8(0)}
+    model = model_of(nodes, {"x": square}, {"y": square}, **constants)
+    torch.manual_seed(0)
+    found = bisect(model, {"x": torch.rand(12, 12)}, CPU)
+    assert found.level == "extended"
+    assert [blamed.optimizer for blamed in found.blamed] == ["QDQSelectorActionTransformer"]
+    assert found.blamed[0].departure.op_types == ("QLinearSoftmax",)
+
+
 def departing(when):
     """A stand-in for running models: they depart where ``when`` holds of the optimizers that are on."""
 
