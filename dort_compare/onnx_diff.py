@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 import torch
 
 from dort_compare.align.content import sketch
-from dort_compare.align.inputs import make_inputs
+from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
-from dort_compare.errors import told
+from dort_compare.errors import ExecutionError, told
 from dort_compare.measure.diff.rounds import Rounds
 from dort_compare.measure.diff.verdict import findings
 from dort_compare.report.diff import Diff
@@ -64,7 +65,8 @@ def _diff(
     waiting.stage("both models")
     engines = _engine(engine, provider), _engine(engine, provider)
     fed = make_inputs(*flows, inputs, seed)
-    sides = _side(flows[0], fed.values[0], engines[0]), _side(flows[1], fed.values[1], engines[1])
+    with _asking(fed):
+        sides = _side(flows[0], fed.values[0], engines[0]), _side(flows[1], fed.values[1], engines[1])
     rows = Rounds(sides, engines, fed, waiting.stage).rows()
     return Diff(findings(*sides, rows), fed.origins)
 
@@ -82,6 +84,17 @@ def _engine(name: EngineName, provider: ProviderSpec) -> Engine:
     if name == "reference":
         return reference_engine
     return ort_engine(SessionSettings(providers=(provider,)).resolved_providers())
+
+
+@contextmanager
+def _asking(fed: Inputs) -> Iterator[None]:
+    """What fails on sizes or integers that were drawn may run on others."""
+    try:
+        yield
+    except ExecutionError as problem:
+        if not fed.is_guess:
+            raise
+        raise type(problem)(f"{problem}; sizes or integers among its inputs were drawn; give --inputs") from None
 
 
 def _side(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) -> Side:

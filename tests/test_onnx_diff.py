@@ -658,6 +658,34 @@ def test_an_input_without_a_shape_is_asked_for() -> None:
 TWO = "agraph (float[4, 8] x) => (float[4, 8] {}, float[4, 8] {}) {{ {} = Exp(x)\n {} = Tanh(x) }}"
 
 
+SIZED = """m (int64 n, float[N, 8] x) => (float[L, 4, 2] y) {
+    length = Reshape(n, single)
+    sizes = Concat<axis = 0>(length, rest)
+    shaped = Reshape(x, sizes)
+    y = Tanh(shaped)
+}"""
+
+
+def sized(rest: list[int]) -> onnx.ModelProto:
+    return model(SIZED, single=np.int64([1]), rest=np.int64(rest))
+
+
+def test_an_integer_that_is_a_size_of_a_shape_is_drawn_as_open_sizes_are() -> None:
+    found = diff(sized([4, 2]), sized([4, 2]))
+    assert found.verdict == "agree", str(found)
+
+
+def test_where_a_model_fails_on_sizes_that_were_drawn_the_inputs_are_asked_for() -> None:
+    other = sized([2, 2])
+    with pytest.raises(ExecutionError, match=r"first: ONNX Runtime failed.*drawn; give --inputs$"):
+        diff(other, other)
+    given = {"n": torch.tensor(6), "x": torch.randn(3, 8)}
+    assert diff(other, other, given).verdict == "agree"
+    with pytest.raises(ExecutionError, match="second: ONNX Runtime failed") as failed:
+        diff(other, sized([2, 3]), given)
+    assert "--inputs" not in str(failed.value)
+
+
 def test_outputs_that_are_swapped_under_the_same_names_diverge() -> None:
     found = diff(model(TWO.format("p", "q", "p", "q")), model(TWO.format("p", "q", "q", "p")))
     assert found.verdict == "diverge"

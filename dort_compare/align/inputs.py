@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
@@ -14,7 +14,7 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
-from dort_compare.trace.dataflow import Dataflow
+from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.execution import constant
 from dort_compare.trace.passages import RESHAPES
 
@@ -22,17 +22,22 @@ SIZE = 4
 """Of a dimension that the model leaves open."""
 _LIMIT = 2**31  # elements
 _PASSES_ON = RESHAPES | {"Identity", "Cast"}
+_JOINS = frozenset(["Concat", "Mul"])
+_SIZES = frozenset([("ConstantOfShape", 0), ("Expand", 1), ("Range", 1), ("Reshape", 1)])
+"""Operands, by operator and place, that are sizes."""
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
 
 @dataclass(frozen=True)
 class Inputs:
     """``pairs``: names of inputs that get the same value. ``values``: by name, for the first and the second model.
-    ``origins``: in words, where the values come from."""
+    ``origins``: in words, where the values come from. ``is_guess``: whether sizes or integers were drawn, of which a
+    model may take certain ones only."""
 
     pairs: tuple[tuple[str, str], ...]
     values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
     origins: tuple[str, ...]
+    is_guess: bool
 
 
 def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
@@ -59,17 +64,19 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
     missing = [n for flow, had in zip(flows, values, strict=True) for n in flow.inputs if n not in had]
     if given is not None and missing:
         raise UsageError(f"the inputs hold nothing for {missing[0]!r}; they must hold every input of the models")
-    drawn = 0
+    drawn, is_guess = 0, False
     for one, other in [*pairs, *((n, "") for n in first.inputs), *(("", n) for n in second.inputs)]:
         if (one and one in values[0]) or (other and other in values[1]):
             continue
         drawn += 1
-        value = _draw([(flow, name) for flow, name in ((first, one), (second, other)) if name], generator)
+        takers = [(flow, name) for flow, name in ((first, one), (second, other)) if name]
+        value = _draw(takers, generator)
+        is_guess |= not value.is_floating_point() or any(None in (_declared(*taker)[1] or ()) for taker in takers)
         values[0].update({one: value} if one else {})
         values[1].update({other: value} if other else {})
     if drawn:
         origins.append(f"{drawn} random, seed {seed}")
-    return Inputs(tuple(pairs), values, tuple(origins))
+    return Inputs(tuple(pairs), values, tuple(origins), is_guess)
 
 
 def _paired(first: Dataflow, second: Dataflow) -> list[tuple[str, str]]:
@@ -207,6 +214,8 @@ def _draw(takers: Sequence[tuple[Dataflow, str]], generator: torch.Generator) ->
         return torch.randint(2, sizes, generator=generator, device="cpu").bool()
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
+    if math.prod(sizes) == 1 and any(_is_size(*taker) for taker in takers):
+        return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
     rows = min(_rows(*taker) for taker in takers)
     return torch.randint(rows, sizes, generator=generator, device="cpu").to(dtype)
 
@@ -219,20 +228,33 @@ def _sizes(declared: Sequence[Sequence[int | None] | None]) -> list[int] | None:
     return [next((size for size in sizes if size is not None), SIZE) for sizes in zip(*shapes, strict=True)]
 
 
+def _is_size(flow: Dataflow, name: str) -> bool:
+    """Whether an integer is one of the sizes that a node is told."""
+    reading = _reading(flow, name, _PASSES_ON | _JOINS)
+    return any((node.proto.op_type, slot) in _SIZES for node, slot in reading)
+
+
 def _rows(flow: Dataflow, name: str) -> int:
     """How many rows the tables have that an integer input picks from; 2 where it picks from none."""
-    found, todo, seen = [], [name], {name}
+    found = []
+    for node, slot in _reading(flow, name, _PASSES_ON):
+        if node.proto.op_type == "Gather" and slot == 1:
+            axis = next((a.i for a in node.proto.attribute if a.name == "axis"), 0)
+            shape = _shape(flow, node.operands[0])
+            found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
+    return max(1, min((size for size in found if size), default=2))
+
+
+def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Node, int]]:
+    """Who reads a value, or what operators of ``through`` make of it: node and which operand."""
+    todo, seen = [name], {name}
     while todo:
         for node, slot in flow.readers.get(todo.pop(), ()):
+            yield node, slot
             op_type = node.proto.op_type
-            if op_type == "Gather" and slot == 1:
-                axis = next((a.i for a in node.proto.attribute if a.name == "axis"), 0)
-                shape = _shape(flow, node.operands[0])
-                found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
-            elif op_type in _PASSES_ON and slot == 0:
+            if op_type in through and (slot == 0 or op_type in _JOINS):
                 todo += [result for result in node.results if result not in seen]
                 seen.update(node.results)
-    return max(1, min((size for size in found if size), default=2))
 
 
 def _shape(flow: Dataflow, name: str) -> list[int | None]:
