@@ -8,6 +8,7 @@ from contextlib import suppress
 import onnx
 
 from dort_compare import provenance
+from dort_compare.align.clipped import clipped_by_quantization
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 
@@ -21,7 +22,7 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a constant is made
     by a node.
     """
-    model = typed(with_constants_made(other, own))
+    model = typed(clipped_by_quantization(with_constants_made(other, own), own))
     computed = {name for node in model.graph.node for name in node.output if name}
     ours, theirs = _dtypes(typed(own)), _dtypes(model)
     _forget_other_dtypes(

@@ -1,0 +1,51 @@
+"""Activations that a quantization does: a quantizer drops a Relu, and the value before has its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from dort_compare.trace.captures import reads_of, rename_made, rename_read
+
+_CLIPS = ("Relu", "Clip")
+Readers = Mapping[str, Sequence[onnx.NodeProto]]
+
+
+def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onnx.ModelProto:
+    """``other``, in which what is clipped by nothing but a quantization has the name that it has in ``own``: behind it.
+
+    So it is where one quantization alone reads the value that bears the name, and nothing has clipped it before.
+    """
+    clipped = {node.output[0] for node in own.graph.node if node.op_type in _CLIPS}
+    readers = _readers(other.graph)
+    unclipped = {name for node in other.graph.node if node.op_type not in _CLIPS for name in node.output}
+    behind = {name: found for name in clipped & unclipped if (found := _dequantized(readers, name))}
+    if not behind:
+        return other
+    model = onnx.ModelProto()
+    model.CopyFrom(other)
+    exchanged = behind | {found: name for name, found in behind.items()}
+    for node in model.graph.node:
+        rename_made(node, exchanged)
+        rename_read(node, exchanged)
+    return model
+
+
+def _readers(graph: onnx.GraphProto) -> Readers:
+    """By value, the nodes that read it; of what is returned, none."""
+    found: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in reads_of(node):
+            found.setdefault(name, []).append(node)
+    return found | {value.name: [] for value in graph.output}
+
+
+def _dequantized(readers: Readers, name: str) -> str:
+    """What is dequantized of a value that is read to be quantized and for nothing else; "" for other values."""
+    for op_type in ("QuantizeLinear", "DequantizeLinear"):
+        nodes = readers.get(name, ())
+        if [node.op_type for node in nodes] != [op_type]:
+            return ""
+        name = nodes[0].output[0]
+    return name
