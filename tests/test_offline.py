@@ -344,6 +344,73 @@ def test_a_cast_of_an_input_that_bears_its_label_is_one_step_of_what_reads_it(du
     assert not [row.reason for row in report.rows if row.reason and "no value for" in row.reason]
 
 
+@pytest.fixture(scope="module")
+def of_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network whose rows have two axes, between layers that make one of them."""
+    folder = tmp_path_factory.mktemp("rows") / "dump"
+    torch.manual_seed(0)
+    with torch.no_grad():
+        compare(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)), (torch.randn(2, 5, 3),), dump=folder)
+    return folder
+
+
+def without_reshapes(dump: Path) -> onnx.ModelProto:
+    """The ``Reshape`` before the GELU is moved behind it, where it meets its opposite, as onnxsim does; what the GELU
+    computes is declared as before."""
+    model = bare(own(dump))
+    gone = {"view_1": "addmm", "view_2": "gelu"}
+    nodes = [node for node in model.graph.node if node.output[0] not in gone]
+    for node in nodes:
+        node.input[:] = [gone.get(name, name) for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def shaped(model: onnx.ModelProto, name: str, shape: list[int]) -> onnx.ModelProto:
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    return model
+
+
+@pytest.mark.parametrize("declared", [[10, 4], [2, 5, 4], None])
+def test_a_value_in_another_shape_is_compared_in_ours(of_rows: Path, tmp_path: Path, declared: list[int]) -> None:
+    model = without_reshapes(of_rows)
+    if declared:
+        shaped(model, "gelu", declared)
+    report = check(of_rows, 0, model=saved(model, tmp_path))
+    assert report.verdict == "agree", str(report)
+    assert {name for name, status in statuses(report).items() if status == "unaligned"} == {"view_1", "view_2"}
+
+    next(node for node in model.graph.node if node.op_type == "Erf").op_type = "Tanh"
+    report = check(of_rows, 0, model=saved(model, tmp_path))
+    assert [cause.fx_node for cause in report.causes] == ["gelu"]
+    assert "on the same operands" in report.causes[0].reason
+    assert statuses(report)["addmm_1"] == "inherits"
+
+
+def test_a_value_whose_axes_have_changed_places_stands_for_none(of_rows: Path, tmp_path: Path) -> None:
+    """The fault of the GELU is then one of the next value."""
+    model = without_reshapes(of_rows)
+    (gelu,) = (node for node in model.graph.node if node.output[0] == "gelu")
+    at = list(model.graph.node).index(gelu)
+    gelu.output[0] = "before"
+    turn, back = (
+        onnx.helper.make_node("Transpose", [read], [made], perm=[1, 0])
+        for read, made in (("before", "gelu"), ("gelu", "back"))
+    )
+    model.graph.node.insert(at + 1, turn)
+    model.graph.node.insert(at + 2, back)
+    for node in list(model.graph.node)[at + 3 :]:
+        node.input[:] = ["back" if name == "gelu" else name for name in node.input]
+    report = check(of_rows, 0, model=saved(model, tmp_path))
+    assert report.verdict == "agree", str(report)
+    assert statuses(report)["gelu"] == "unaligned"
+
+    next(node for node in model.graph.node if node.op_type == "Erf").op_type = "Tanh"
+    report = check(of_rows, 0, model=saved(model, tmp_path))
+    assert [cause.fx_node for cause in report.causes] == ["addmm_1"]
+
+
 def test_where_nothing_can_be_compared_nothing_agrees(
     dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -450,6 +517,18 @@ def test_a_model_that_returns_more_agrees(two_results: Path, tmp_path: Path) -> 
     model.graph.node.append(onnx.helper.make_node("Neg", ["exp"], ["more"]))
     model.graph.output.append(onnx.helper.make_tensor_value_info("more", onnx.TensorProto.FLOAT, [4, 4]))
     assert check(two_results, 0, model=saved(model, tmp_path)).verdict == "agree"
+
+
+def test_an_output_of_another_shape_departs(two_results: Path, tmp_path: Path) -> None:
+    """A value in between would be compared in ours."""
+    model = bare(own(two_results))
+    node = next(node for node in model.graph.node if node.output[0] == "exp")
+    node.output[0] = "before"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(torch.tensor([2, 2, 4]).numpy(), "sizes"))
+    model.graph.node.append(onnx.helper.make_node("Reshape", ["before", "sizes"], ["exp"]))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    report = check(two_results, 0, model=saved(model, tmp_path))
+    assert [(cause.fx_node, cause.reason) for cause in report.causes] == [("exp", "shape (2, 2, 4) instead of (4, 4)")]
 
 
 def test_outputs_in_another_order_are_refused(

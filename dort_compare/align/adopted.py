@@ -11,23 +11,25 @@ from dort_compare import provenance
 from dort_compare.align.clipped import clipped_by_quantization
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
+from dort_compare.align.reshaped import reshape
+from dort_compare.align.tensor_types import Type, are_merged, is_alike, types_of
 
 
 def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of ``other`` whose values and nodes say which FX nodes of ``own`` they stand for, where that can be told.
 
-    By metadata of its own; else by the name that a value has in ``own``, which ONNX Runtime's optimizers keep of the
-    values that survive them; else, for the outputs of models that have equally many, by position. A value in between
-    that has another dtype, in a model converted to it, stands for none. Types that ``other`` does not declare, as those
-    of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a constant is made
-    by a node.
+    By metadata of its own; else by the name that a value has in ``own``, which optimizers keep of the values that
+    survive them; else, for the outputs of models that have equally many, by position. A value in between that has
+    another dtype, in a model converted to it, or another shape stands for none; but where the shape is another as
+    neighbouring axes are one, as optimizers leave them that move a ``Reshape``, it is made in ours. Types that
+    ``other`` does not declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be;
+    what was folded to a constant is made by a node.
     """
     model = typed(clipped_by_quantization(with_constants_made(other, own), own))
     computed = {name for node in model.graph.node for name in node.output if name}
-    ours, theirs = _dtypes(typed(own)), _dtypes(model)
-    _forget_other_dtypes(
-        model, {fx_node: ours.get(value.name) for fx_node, value in values_of_fx_nodes(own).items()}, theirs
-    )
+    ours, theirs = types_of(typed(own)), _types(model)
+    expected = {fx_node: ours[value.name] for fx_node, value in values_of_fx_nodes(own).items() if value.name in ours}
+    _forget_other_types(model, expected, theirs)
     known = values_of_fx_nodes(model)
     spoken_for = {value.name for value in known.values()}
     by_position = _outputs_by_position(own, model)
@@ -38,7 +40,7 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     }
     outputs = {value.name for value in model.graph.output}
     for name in (labels.keys() & computed) - spoken_for:
-        if name in outputs or theirs.get(name) in (None, ours.get(name)):
+        if name in outputs or _may_stand(theirs.get(name), ours.get(name)):
             _label(_value_info(model.graph, name), labels[name])
     made = {
         by_position.get(name, name): provenance.metadata_of(node)
@@ -50,18 +52,34 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         if provenance.FX_NODE not in provenance.metadata_of(node):
             found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
+    reshape(model, _of_other_shapes(model, expected, theirs))
     return model
 
 
-def _forget_other_dtypes(
-    model: onnx.ModelProto, ours: Mapping[str, int | None], theirs: Mapping[str, int | None]
-) -> None:
-    """Takes the metadata from values in between whose dtype is another than that of the FX node they were made for."""
+def _forget_other_types(model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]) -> None:
+    """Takes the metadata from values in between that cannot be those of the FX nodes they were made for."""
     for value in model.graph.value_info:
-        dtype = theirs.get(value.name)
         fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
-        if dtype is not None and any(ours.get(fx_node, dtype) != dtype for fx_node in fx_nodes):
+        if not all(_may_stand(theirs.get(value.name), expected.get(fx_node)) for fx_node in fx_nodes):
             del value.metadata_props[:]
+
+
+def _may_stand(theirs: Type | None, ours: Type | None) -> bool:
+    """Whether a value of one type may be one of the other, if in another shape."""
+    return is_alike(theirs, ours) or (theirs is not None and ours is not None and are_merged(theirs, ours))
+
+
+def _of_other_shapes(
+    model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]
+) -> dict[str, tuple[Type, Type]]:
+    """By name, the types of the values in between that stand for FX nodes of another shape, and those of the latter."""
+    outputs = {value.name for value in model.graph.output}
+    stand = ((v.name, theirs.get(v.name), expected.get(fx_node)) for fx_node, v in values_of_fx_nodes(model).items())
+    return {
+        name: (there, here)
+        for name, there, here in stand
+        if there is not None and here is not None and name not in outputs and not is_alike(there, here)
+    }
 
 
 def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[str, str]:
@@ -81,10 +99,14 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _dtypes(model: onnx.ModelProto) -> dict[str, int]:
-    """The dtypes of the values, as far as they are declared."""
-    values = (*model.graph.value_info, *model.graph.output)
-    return {value.name: value.type.tensor_type.elem_type for value in values if value.type.tensor_type.elem_type}
+def _types(model: onnx.ModelProto) -> dict[str, Type]:
+    """The types of the values: those that follow from the nodes, which a tool may have changed under a declaration,
+    else those that are declared."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    followed = {name: kind for name, kind in types_of(typed(bare)).items() if kind.elem_type and kind.HasField("shape")}
+    return {**types_of(model), **followed}
 
 
 def _labelled_values(model: onnx.ModelProto) -> dict[str, Mapping[str, str]]:

@@ -10,6 +10,7 @@ import torch
 
 from dort_compare import provenance
 from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
+from dort_compare.align.tensor_types import is_alike, types_of
 from dort_compare.trace.parts import Parts
 
 _FOLDED = "/folded"
@@ -85,10 +86,10 @@ def surviving(before: Parts, after: Parts, names: list[str]) -> set[str]:
     A result of the model survives in any shape: that it has changed is then what departs.
     Where two equal values became one, an earlier one may read what is made later: that one is not taken for a survivor.
     """
-    typed, now = _types(before.model), _types(after.model)
+    typed, now = types_of(before.model), types_of(after.model)
     made = [name for name in names if name in after.producers and name in before.producers]
     results = {result.name for result in before.model.graph.output}
-    kept = {name for name in made if name in results or _is_alike(typed.get(name), now.get(name))}
+    kept = {name for name in made if name in results or is_alike(typed.get(name), now.get(name))}
     while True:
         too_late = {
             read
@@ -125,25 +126,6 @@ def with_constants_made(optimized: onnx.ModelProto, original: onnx.ModelProto) -
 
 def _parts(model: onnx.ModelProto) -> Parts:
     return Parts(model, [], torch.device("cpu"))
-
-
-def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
-    values = (*model.graph.value_info, *model.graph.output)
-    return {value.name: value.type.tensor_type for value in values if value.type.HasField("tensor_type")}
-
-
-def _is_alike(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> bool:
-    """Whether dtype and sizes are the same, as far as both are known."""
-    if one is None or other is None or not one.elem_type or not other.elem_type:
-        return True
-    if one.elem_type != other.elem_type:
-        return False
-    if not one.HasField("shape") or not other.HasField("shape"):
-        return True
-    sizes = [[dim.dim_value if dim.HasField("dim_value") else None for dim in t.shape.dim] for t in (one, other)]
-    return len(sizes[0]) == len(sizes[1]) and all(
-        m == n for m, n in zip(*sizes, strict=True) if m is not None and n is not None
-    )
 
 
 def _call(node: onnx.NodeProto) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
