@@ -180,6 +180,24 @@ def test_a_model_without_metadata_is_aligned_by_name(dump: Path, tmp_path: Path,
     assert set(statuses(report).values()) == {"ok"}
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_value_that_is_declared_twice_is_aligned(dump: Path, tmp_path: Path, *, told: bool) -> None:
+    """As onnxslim leaves it, which ONNX allows; either of the two may say what the value stands for."""
+    model = own(dump)
+    twice = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.value_info]
+    for value in model.graph.value_info if told else twice:
+        del value.metadata_props[:]
+    for value in twice:
+        value.ClearField("type")
+    model.graph.value_info.extend(twice)
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert set(statuses(report).values()) == {"ok"}, str(report)
+
+    shutil.copytree(dump, tmp_path / "dump")
+    shutil.copy(tmp_path / "other.onnx", tmp_path / "dump" / "model_0.onnx")
+    assert set(statuses(check(tmp_path / "dump", 0)).values()) == {"ok"}
+
+
 def optimized_by_onnx_runtime(model: Path, folder: Path) -> Path:
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(folder / "other.onnx")

@@ -91,12 +91,28 @@ def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[s
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model with the types that can be inferred."""
-    with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
-        return onnx.shape_inference.infer_shapes(model)
+    """A copy of the model with the types that can be inferred, in which each value is declared once."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    _declare_once(copy.graph)
+    with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
+        return onnx.shape_inference.infer_shapes(copy)
     return copy
+
+
+def _declare_once(graph: onnx.GraphProto) -> None:
+    """Lets the first declaration of a value in between say what any of them says."""
+    once: dict[str, onnx.ValueInfoProto] = {}
+    for value in graph.value_info:
+        first = once.setdefault(value.name, value)
+        if value.HasField("type") and not first.HasField("type"):
+            first.type.CopyFrom(value.type)
+        if not first.metadata_props:
+            first.metadata_props.extend(value.metadata_props)
+    values = list(once.values())
+    if len(values) < len(graph.value_info):
+        del graph.value_info[:]
+        graph.value_info.extend(values)
 
 
 def _types(model: onnx.ModelProto) -> dict[str, Type]:
