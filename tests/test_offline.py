@@ -406,6 +406,60 @@ def test_a_value_in_another_shape_is_compared_in_ours(of_rows: Path, tmp_path: P
     assert statuses(report)["addmm_1"] == "inherits"
 
 
+def test_nodes_that_go_over_several_fx_nodes_say_so(of_rows: Path, tmp_path: Path) -> None:
+    """In a model converted to float16 nothing stands for what lies between input and output."""
+    report = check(of_rows, 0, model=saved(halved(bare(own(of_rows))), tmp_path))
+    (row,) = (row for row in report.rows if row.onnx_value)
+    model = onnx.load(tmp_path / "other.onnx")
+    assert len(row.onnx_nodes) == len(model.graph.node) - 1, "all but the view of the output"
+    assert row.op_types[-1] == "Cast"
+    assert row.fused == ("view", "t", "addmm", "view_1", "gelu", "view_2", "t_1", "addmm_1")
+    made = f"made by {', '.join(row.onnx_nodes[:6])} and {len(row.onnx_nodes) - 6} more"
+    assert f"{made} in place of FX {', '.join(row.fused[:6])} and 2 more" in " ".join(str(report).split())
+    assert not any(row.fused for row in check(of_rows, 0, model=of_rows / "model_0.onnx").rows)
+
+
+NORM = """
+<ir_version: 10, opset_import: ["" : 20, "mine" : 1]>
+g (float[3,4,7] x) => (float[12,7] tanh) {
+    getitem, view = mine.norm(x)
+    tanh = Tanh(view)
+}
+<domain: "mine", opset_import: ["" : 20]>
+norm (x) => (normed, rows) {
+    seven = Constant<value_ints = [7, 1]>()
+    sevenths = ConstantOfShape<value = float[1] {0.14285714}>(seven)
+    mean = MatMul(x, sevenths)
+    apart = Sub(x, mean)
+    squares = Mul(apart, apart)
+    variance = MatMul(squares, sevenths)
+    small = Constant<value_float = 0.00001>()
+    more = Add(variance, small)
+    deviation = Sqrt(more)
+    normed = Div(apart, deviation)
+    sizes = Constant<value_ints = [12, 7]>()
+    rows = Reshape(normed, sizes)
+}
+"""
+
+
+def test_a_node_that_makes_several_values_is_judged_by_all_its_work(tmp_path: Path) -> None:
+    """By itself a view moves nothing; the sum of what is far larger than its differences does."""
+    x = torch.randn(3, 4, 7, generator=torch.Generator().manual_seed(0)) * 1e-3 + 1000
+    model = nn.Sequential(nn.LayerNorm(7, elementwise_affine=False), nn.Flatten(0, 1), nn.Tanh())
+    compare(model, (x,), dump=tmp_path / "dump")
+    (given,) = (value.name for value in own(tmp_path / "dump").graph.input)
+    other = onnx.parser.parse_model(re.sub(r"\bx\b", given, NORM))
+    report = check(tmp_path / "dump", 0, model=saved(other, tmp_path))
+    assert report.verdict == "agree", str(report)
+    assert {row.fx_node: row.fused for row in report.rows} == {
+        "getitem": (),
+        "view": ("native_layer_norm", "view"),
+        "tanh": (),
+    }
+    assert max(row.local.max_abs for row in report.rows if row.fx_node == "view") > 1e-4
+
+
 def test_a_value_whose_axes_have_changed_places_stands_for_none(of_rows: Path, tmp_path: Path) -> None:
     """The fault of the GELU is then one of the next value."""
     model = without_reshapes(of_rows)

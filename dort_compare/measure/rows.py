@@ -37,7 +37,7 @@ class Row:
         onnx_value: the ONNX value that stands for it; None if none does.
         onnx_nodes: the ONNX nodes that compute it.
         op_types: of these, their operators.
-        fused: the FX nodes whose ONNX nodes an optimizer has replaced by these.
+        fused: the FX nodes that these take the place of, where they are several.
         operands: the FX nodes that it reads, inputs of the graph among them.
         code: what stands in the ``source`` line, "" where that is not known.
         computed_in: the wider dtype that the ONNX nodes compute in, where they do.

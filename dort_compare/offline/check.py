@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from dort_compare.align.regions import values_by_region
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.reader import Device
@@ -50,7 +51,8 @@ def check(
     for each, run in runs:
         with running(title(each, other)), Waiting() as waiting:
             pictures = Pictures()
-            found = graph_rows(run, effort.memory, effort.repeats, (pictures.see,))
+            stands = None if other is None else values_by_region(run.graph_module, run.onnx_model)
+            found = graph_rows(run, effort.memory, effort.repeats, (pictures.see,), stands)
             rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}

@@ -112,7 +112,8 @@ def _details(cause: Divergence, rows: Sequence[Row]) -> Iterator[str]:
         read = [f"{name} ({statuses.get(name, 'given')})" for name in cause.operands]
         yield f"reads {few(read)}"
     if cause.onnx_nodes:
-        yield f"made by {few(cause.onnx_nodes)}"
+        fused = next((row.fused for row in rows if (row.graph, row.call) == (cause.graph, cause.fx_node)), ())
+        yield f"made by {few(cause.onnx_nodes)}" + (f" in place of FX {few(fused)}" if fused else "")
     if cause.reach is not None:
         outputs, gradients = cause.reach.outputs, cause.reach.gradients
         named = [f"{what} {few(names)}" for what, names in (("outputs", outputs), ("gradients", gradients)) if names]

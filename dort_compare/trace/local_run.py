@@ -39,6 +39,10 @@ class LocalRun:
         nodes = self._parts.between([target], lambda name: self._places.get(name, place) < place)
         return {i: {n for n in self._parts.reads[i] if self._places.get(n, place) < place} for i in nodes}
 
+    def nodes(self, target: str) -> list[int]:
+        """The places in the model, in order, of the nodes that compute ``target``."""
+        return sorted(self._reads[target])
+
     def give(self, name: str, value: torch.Tensor) -> None:
         """Takes the reference's value of the ONNX value ``name``."""
         if self._readers[name]:

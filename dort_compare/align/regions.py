@@ -1,0 +1,58 @@
+"""What makes the values of a model whose nodes may do the work of several FX nodes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+import onnx
+import torch
+from torch import fx
+
+from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
+from dort_compare.provenance import call_of
+from dort_compare.trace.local_run import LocalRun
+from dort_compare.trace.parts import Parts
+from dort_compare.trace.replay import chain_to
+
+
+def values_by_region(graph: fx.GraphModule, model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
+    """``values_of_fx_nodes``, each value with all nodes that make it of those that stand for earlier FX nodes.
+
+    Where these do the work of other calls too, as no value in between stands for them or the nodes make it anew,
+    ``fused`` names all of them.
+    """
+    stands = values_of_fx_nodes(model)
+    calls = {node.name: node for node in graph.graph.nodes if node.op == "call_function"}
+    compared = {name: stands[name] for name in calls if name in stands and not stands[name].opaque}
+    first = {value.name: fx_node for fx_node, value in reversed(compared.items())}
+    parts = Parts(model, [], torch.device("cpu"))
+    run = LocalRun(parts, {}, [value.name for value in compared.values()])
+    found = dict(stands)
+    for name, fx_node in first.items():
+        region = run.nodes(name)
+        elsewhere = {
+            each for each in stands if each not in compared or parts.producers[stands[each].name] not in region
+        }
+        nodes = [parts.nodes[i] for i in region]
+        found[fx_node] = replace(
+            stands[fx_node],
+            nodes=tuple(map(node_name, nodes)),
+            op_types=tuple(node.op_type for node in nodes),
+            fused=_calls_to(calls[fx_node], elsewhere),
+        )
+    return found
+
+
+def _calls_to(node: fx.Node, known: Collection[str]) -> tuple[str, ...]:
+    """The calls on the way from the FX nodes ``known`` to ``node``, and its own; none where there is no other."""
+    own = call_of(node)
+    others = [each.name for each in _of_tensors(chain_to(node, known)) if each not in (node, own)]
+    return (*others, own.name) if others else ()
+
+
+def _of_tensors(chain: list[fx.Node]) -> Iterator[fx.Node]:
+    """The calls of a chain that make tensors, not those that take sizes, or one of several results."""
+    made = (node for node in chain if isinstance(node.meta.get("val"), torch.Tensor | tuple | list))
+    return (node for node in made if node.target is not operator.getitem)
