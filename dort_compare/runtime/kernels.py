@@ -6,7 +6,7 @@ Nodes for which a provider has no kernel in half precision are computed in float
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -31,7 +31,7 @@ def with_kernels(model: ir.Model, providers: Sequence[Provider], dtypes: Collect
     with them the rounding that torch's kernels do after each; ``dtypes`` without float16 leaves it to that. What is
     computed in float32 says so in its metadata, nodes and values alike. Value names do not change.
     """
-    probe = _Probe(model.graph.opset_imports[""], providers)
+    probe = _Probe(model.graph.opset_imports, providers, model.functions.values())
     if not any(probe.lacks_half_kernel(node, dtypes) for node in model.graph):
         return model
     raised = model.clone()
@@ -48,7 +48,7 @@ def missing_kernels(graph: ir.Graph, providers: Sequence[Provider]) -> dict[str,
     What ``with_kernels`` would cast is not missing, and what cannot be asked alone (a node with a nested graph or with
     a value of unknown dtype) is taken to be there.
     """
-    probe = _Probe(graph.opset_imports[""], providers)
+    probe = _Probe(graph.opset_imports, providers)
     missing: dict[str, str] = {}
     for node in graph:
         fx_node = node.metadata_props.get(provenance.FX_NODE)
@@ -72,9 +72,12 @@ def _dtypes(node: ir.Node) -> str:
 class _Probe:
     """Asks ONNX Runtime itself, with a model of one node, and remembers the answer for nodes of the same signature."""
 
-    def __init__(self, opset: int, providers: Sequence[Provider]) -> None:
-        self.opset = opset
+    def __init__(
+        self, opsets: Mapping[str, int], providers: Sequence[Provider], functions: Collection[ir.Function] = ()
+    ) -> None:
+        self.opsets = dict(opsets)
         self.providers = providers
+        self.functions = [ir.to_proto(each) for each in functions]
         self.answers: dict[object, bool] = {}
 
     def has_kernel(self, node: ir.Node) -> bool:
@@ -84,13 +87,13 @@ class _Probe:
         """Whether there is no kernel of a node that reads or makes one of ``dtypes``, bfloat16 or float16."""
         if _BFLOAT16 in dtypes and _touches(node, _BFLOAT16):
             return not self.has_kernel(node)
-        if _FLOAT16 not in dtypes or not _touches(node, _FLOAT16) or not _stands_alone(node):
+        if _FLOAT16 not in dtypes or not _touches(node, _FLOAT16) or node.domain or not _stands_alone(node):
             return False
         return _NAMES_A_DTYPE.isdisjoint(node.attributes) and self._answer(node, _is_cast)
 
     def _answer(self, node: ir.Node, question: Callable[[bytes, Sequence[Provider]], bool]) -> bool:
         dtypes = (*(v and v.dtype for v in node.inputs), *(v.dtype for v in node.outputs))
-        key = (question, node.op_type, dtypes)
+        key = (question, node.domain, node.op_type, dtypes)
         if key not in self.answers:
             self.answers[key] = question(self._single(node), self.providers)
         return self.answers[key]
@@ -100,8 +103,10 @@ class _Probe:
         outputs = [ir.Value(name=f"y{i}", type=v.type) for i, v in enumerate(node.outputs)]
         alone = ir.Node(node.domain, node.op_type, inputs, node.attributes.values(), outputs=outputs)
         fed = [v for v in inputs if v is not None]
-        graph = ir.Graph(fed, outputs, nodes=[alone], opset_imports={"": self.opset}, name="probe")
-        return ir.to_proto(ir.Model(graph, ir_version=10)).SerializeToString()
+        graph = ir.Graph(fed, outputs, nodes=[alone], opset_imports=self.opsets, name="probe")
+        model = ir.to_proto(ir.Model(graph, ir_version=10))
+        model.functions.extend(self.functions)
+        return model.SerializeToString()
 
 
 class _Names:

@@ -25,6 +25,22 @@ graph (bfloat16[2,2] x, float[2,2] f) => (bfloat16[2,2] y, bfloat16[2,2] t, floa
 """
 
 
+FUNCTION = """
+<ir_version: 10, opset_import: ["" : 20, "mine" : 1]>
+graph (bfloat16[2,2] x) => (bfloat16[2,2] y)
+{
+    y = mine.doubled(x)
+}
+<domain: "mine", opset_import: ["" : 20]>
+doubled (a) => (b)
+{
+    raised = Cast<to = 1>(a)
+    sum = Add(raised, raised)
+    b = Cast<to = 16>(sum)
+}
+"""
+
+
 def model() -> ir.Model:
     parsed = ir.from_onnx_text(TEXT)
     for node in parsed.graph:
@@ -178,3 +194,8 @@ def test_what_the_backward_pass_computes_again_equals_what_the_forward_pass_comp
     torch.testing.assert_close(gradients[1], gradients[0], rtol=0.01, atol=0.01)
     report = dort_compare.compare(model, (edges.requires_grad_(), nodes), backward=True)
     assert report.verdict == "agree", str(report)
+
+
+def test_a_call_of_a_function_that_casts_by_itself_stays_what_it_is() -> None:
+    given = ir.from_onnx_text(FUNCTION)
+    assert with_kernels(given, CPU) is given
