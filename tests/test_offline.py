@@ -483,13 +483,40 @@ def test_a_value_whose_axes_have_changed_places_stands_for_none(of_rows: Path, t
     assert [cause.fx_node for cause in report.causes] == ["addmm_1"]
 
 
-def test_where_nothing_can_be_compared_nothing_agrees(
+def test_where_nothing_can_be_compared_a_model_is_refused(
     dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = renamed(bare(own(dump)))
+    names = ", ".join(value.name for value in own(dump).graph.output)
+    returned = len(model.graph.output)
     del model.graph.output[1:]
-    status, out, _ = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
-    assert (status, out.splitlines()[0]) == (1, "diverge: nothing was compared")
+    status, out, err = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
+    assert (status, out) == (2, "")
+    assert err == (
+        f"dort-compare: {tmp_path / 'other.onnx'} shares no name of a value with the graph, and its number of "
+        f"outputs is 1, not {returned}, so nothing can be compared: let it return {names}, by name or in this order\n"
+    )
+
+
+def test_a_model_that_makes_a_value_twice_is_refused(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = own(dump)
+    model.graph.node.append(model.graph.node[-1])
+    status, out, err = run(capsys, dump, "--graph", 0, "--model", saved(model, tmp_path))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    twice = model.graph.node[-1].output[0]
+    assert err.endswith(f"other.onnx makes {twice} more than once: give each result a name of its own\n")
+
+
+def test_a_file_that_is_no_whole_model_says_what_is_expected(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content in (b"", b"no model", own(dump).SerializeToString()[:-100]):
+        (tmp_path / "other.onnx").write_bytes(content)
+        status, out, err = run(capsys, dump, "--graph", 0, "--model", tmp_path / "other.onnx")
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert err.endswith("; name a whole ONNX file, as onnx.save writes it\n")
 
 
 def test_other_models_may_keep_constants_beside_them_but_not_elsewhere(dump: Path, tmp_path: Path) -> None:

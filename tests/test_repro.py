@@ -117,7 +117,9 @@ def test_every_call_of_a_graph_can_be_cut_out(dump: Path, tmp_path: Path, stride
         calls = [node for node in calls if node.target is not operator.getitem]
         for call in calls[::stride]:
             out = tmp_path / f"{graph.name}.{call.name}"
-            write_case(case_of(run, call.name), out)
+            case = case_of(run, call.name)
+            write_case(case, out)
+            assert case.departs == (call.target is aten.tanh.default), call.name
             for name, *_, departs in runpy.run_path(str(out / "repro.py"))["rows"]():
                 assert (departs is None) == (call.target is not aten.tanh.default), (call.name, name)
                 compared += 1
@@ -195,12 +197,18 @@ def test_a_folder_is_written_whole_or_not_at_all(
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_the_command_says_where_it_wrote(dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [("tanh", "shows the difference"), ("argmax", "shows that argmax agrees; check names what departs")],
+)
+def test_the_command_says_where_it_wrote_what(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], node: str, found: str
+) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(SystemExit) as stopped:
-        main(["repro", str(dump), "tanh", "--graph", "0", "--out", str(tmp_path / "out")])
+        main(["repro", str(dump), node, "--graph", "0", "--out", str(tmp_path / "out")])
     assert stopped.value.code == 0
-    assert "repro.py shows the difference" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(f"repro.py {found}\n")
     assert (tmp_path / "out" / "model.onnx").exists()
 
 

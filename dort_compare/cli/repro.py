@@ -24,5 +24,6 @@ def repro(*, dump: Path, node: str, out: Path, **given: Any) -> None:
     """
     from dort_compare.offline import repro as write_repro
 
-    write_repro(dump, node, out, **given)
-    click.echo(f"written to {out}: python {out / 'repro.py'} shows the difference")
+    departs = write_repro(dump, node, out, **given)
+    found = "shows the difference" if departs else f"shows that {node} agrees; check names what departs"
+    click.echo(f"written to {out}: python {out / 'repro.py'} {found}")

@@ -61,15 +61,20 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
     try:
         model = onnx.load(path, load_external_data=False)
         if not model.opset_import:
-            raise ValueError("it is no ONNX model")
+            raise DecodeError("it is no ONNX model")
         for tensor in tensors_in(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)
             _refuse_damaged(tensor)
     except (OSError, ValueError, *_UNREADABLE) as problem:
-        mend = "; name an ONNX file" if isinstance(problem, OSError) and problem.strerror else ""
-        raise DumpError(f"{path} cannot be read: {said(problem)}{mend}") from problem
+        raise DumpError(f"{path} cannot be read: {said(problem)}{_mend(problem)}") from problem
     return model
+
+
+def _mend(problem: Exception) -> str:
+    if isinstance(problem, _UNREADABLE):
+        return "; name a whole ONNX file, as onnx.save writes it"
+    return "; name an ONNX file" if isinstance(problem, OSError) and problem.strerror else ""
 
 
 def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:

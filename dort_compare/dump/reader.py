@@ -25,6 +25,8 @@ from dort_compare.scalars import is_number
 
 Device = Literal["cpu", "cuda"]
 
+_MADE_BY = "compare(..., dump=FOLDER) writes a dump"
+
 
 @dataclass(frozen=True)
 class DumpedGraph:
@@ -140,8 +142,8 @@ def manifest_in(folder: Path) -> dict[str, Any]:
 
 def _damaged(folder: Path) -> DumpError:
     if not os.path.isdir(folder):  # noqa: PTH112  (False also for a name that is too long)
-        return DumpError(f"there is no folder {folder}")
-    return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged")
+        return DumpError(f"there is no folder {folder}; {_MADE_BY}")
+    return DumpError(f"{folder} holds no readable dump: its {MANIFEST} is missing or damaged; {_MADE_BY}")
 
 
 def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> DumpedGraph:

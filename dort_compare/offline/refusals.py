@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,9 +12,29 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 from torch import fx
 
 from dort_compare.align.graph_outputs import places
+from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.errors import DumpError
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_tensor
+
+
+def refuse_made_twice(model: onnx.ModelProto, path: Path) -> None:
+    """Raises DumpError where several nodes make a value of one name."""
+    made = Counter(name for node in model.graph.node for name in node.output if name)
+    twice = [name for name, times in made.items() if times > 1]
+    if twice:
+        raise DumpError(f"{path} makes {', '.join(twice[:5])} more than once: give each result a name of its own")
+
+
+def refuse_unlike(own: onnx.ModelProto, model: onnx.ModelProto, path: Path) -> None:
+    """Raises DumpError where neither names nor the places of outputs say what the values of ``model``, adopted in the
+    place of ``own``, stand for."""
+    ours, theirs = ([value.name for value in each.graph.output] for each in (own, model))
+    if model.graph.node and len(ours) != len(theirs) and values_of_fx_nodes(own) and not values_of_fx_nodes(model):
+        raise DumpError(
+            f"{path} shares no name of a value with the graph, and its number of outputs is {len(theirs)}, not "
+            f"{len(ours)}, so nothing can be compared: let it return {', '.join(ours[:5])}, by name or in this order"
+        )
 
 
 def refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], path: Path) -> None:

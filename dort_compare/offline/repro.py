@@ -12,11 +12,12 @@ from dort_compare.repro import case_of, write_case
 
 def repro(
     dump: str | Path, node: str, folder: str | Path, graph: str | int | None = None, *, provider: Device = "cpu"
-) -> None:
+) -> bool:
     """Writes a folder that shows what ONNX Runtime makes of one FX node of a dump, and what torch does.
 
     It holds the ONNX nodes of that one FX node, torch's values of its operands and results, and a script that needs
-    only onnxruntime and numpy. ``graph`` has to be given where several graphs have a node of that name.
+    only onnxruntime and numpy. ``graph`` has to be given where several graphs have a node of that name. Returns whether
+    one of the results departs.
 
     Raises DumpError for a dump that cannot be read, or a folder that is not empty; UsageError for a wrong call.
     """
@@ -33,3 +34,4 @@ def repro(
     with running(f"node {node} of graph {run.index} of {dump}"):
         case = case_of(run, node)
     write_case(case, Path(folder))
+    return case.departs

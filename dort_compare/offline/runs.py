@@ -13,7 +13,7 @@ from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
 from dort_compare.errors import DumpError, ExecutionError, UsageError, told
 from dort_compare.lowering.targets import find_target
-from dort_compare.offline.refusals import refuse_other_inputs, refuse_other_order
+from dort_compare.offline.refusals import refuse_made_twice, refuse_other_inputs, refuse_other_order, refuse_unlike
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
@@ -67,17 +67,21 @@ def dumped_run(
 ) -> GraphRun:
     """The recorded run of a graph, on ``device``; ``model`` is another ONNX file in the place of its own.
 
-    Raises DumpError where the files cannot be read, the other model reads what the run has no value for, or returns its
-    outputs in another order.
+    Raises DumpError where the files cannot be read, a model makes a value twice, or the other model reads what the
+    run has no value for, returns its outputs in another order, or has nothing that can be compared.
     """
     own = in_order(graph.model())
     graph_module = graph.graph_module(find_target, device)
     inputs = graph.inputs(graph_module)
     with running(title(graph, model)):
-        chosen = typed(own) if model is None else adopted(own, in_order(read_model(model, beside=True)))
+        path = model or graph.file("onnx")
+        given = own if model is None else in_order(read_model(model, beside=True))
+        refuse_made_twice(given, path)
+        chosen = typed(own) if model is None else adopted(own, given)
+        refuse_unlike(own, chosen, path)
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers, [ir.DataType.BFLOAT16]))
-        refuse_other_inputs(runnable, inputs, model or graph.file("onnx"))
-        refuse_other_order(graph_module, chosen, model or graph.file("onnx"))
+        refuse_other_inputs(runnable, inputs, path)
+        refuse_other_order(graph_module, chosen, path)
     return GraphRun(
         phase=graph.phase,
         index=graph.number,

@@ -13,7 +13,7 @@ from torch import fx
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.dtypes import infinite_from
 from dort_compare.errors import ExecutionError, UsageError, nearest
-from dort_compare.measure.distance.metrics import distance
+from dort_compare.measure.distance.metrics import deviation, distance
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
 from dort_compare.provenance import Provenance, call_of
@@ -43,6 +43,17 @@ class Result:
     is_open: bool = False
     torch_departs: bool = False
 
+    @property
+    def departs(self) -> bool:
+        """Whether one of the two values is wrong, as the script that is shipped judges."""
+        if self.value is None:
+            return True
+        found = distance(self.expected, self.value)
+        if self.is_open or (found.max_abs is not None and found.max_abs <= self.noise_floor):
+            return False
+        is_right = self.exact is not None and deviation(self.exact, self.value) <= self.noise_floor
+        return self.torch_departs or self.value.dtype != self.expected.dtype or not is_right
+
 
 @dataclass(frozen=True)
 class Case:
@@ -53,6 +64,11 @@ class Case:
     operands: Mapping[str, torch.Tensor]
     results: Sequence[Result]
     providers: Sequence[str]
+
+    @property
+    def departs(self) -> bool:
+        """Whether any result does."""
+        return any(result.departs for result in self.results)
 
 
 def case_of(run: GraphRun, fx_node: str) -> Case:

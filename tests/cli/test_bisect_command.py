@@ -114,7 +114,8 @@ def test_a_wrong_call_is_one_line_and_status_2(capsys, dump, flags, message):
 def test_a_dump_that_cannot_be_used_is_one_line_and_status_2(capsys, dump, tmp_path):
     assert run(capsys, tmp_path)[::2] == (
         2,
-        f"dort-compare: {tmp_path} holds no readable dump: its manifest.json is missing or damaged\n",
+        f"dort-compare: {tmp_path} holds no readable dump: its manifest.json is missing or damaged; "
+        "compare(..., dump=FOLDER) writes a dump\n",
     )
     (dump / "model_0.inputs.safetensors").write_bytes(b"cut")
     status, _, err = run(capsys, dump)

@@ -28,4 +28,7 @@ def test_it_is_readable_at_80_columns(file):
 def test_the_package_runs_as_the_command():
     command = [sys.executable, "-m", "dort_compare", "check", "nowhere"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "dort-compare: there is no folder nowhere\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "dort-compare: there is no folder nowhere; compare(..., dump=FOLDER) writes a dump\n",
+    )
