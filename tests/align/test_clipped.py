@@ -73,6 +73,7 @@ def test_what_is_read_besides_stands_where_it_bears_the_name(own: onnx.ModelProt
 
 def test_what_is_clipped_before_it_is_quantized_stands_where_it_bears_the_name(own: onnx.ModelProto) -> None:
     other = quantized(own)
-    conv = next(node for node in other.graph.node if "relu" in node.output)
-    conv.op_type = "Relu"
+    place, conv = next((i, node) for i, node in enumerate(other.graph.node) if "relu" in node.output)
+    conv.output[0] = "unclipped"
+    other.graph.node.insert(place + 1, helper.make_node("Relu", ["unclipped"], ["relu"]))
     assert makers(own, other) == ["Relu"]
