@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -398,9 +399,11 @@ def test_what_lies_close_is_measured_as_in_float64(
     values: np.ndarray, dtype: torch.dtype, exponent: int, size: int, random: object
 ) -> None:
     generator = torch.Generator().manual_seed(random.getrandbits(32))  # type: ignore[attr-defined]
-    expected = torch.from_numpy(values).clamp(-60000, 60000).to(dtype)
+    in_range = partial(torch.clamp, min=-60000, max=60000)
+    expected = in_range(torch.from_numpy(values)).to(dtype)
     apart = expected.abs().max().float() * 2.0**exponent * torch.randn(expected.shape, generator=generator).round()
-    got = (expected.float() + apart * torch.randint(0, 2, expected.shape, generator=generator)).to(dtype)
+    moved = expected.float() + apart * torch.randint(0, 2, expected.shape, generator=generator)
+    got = in_range(moved).to(dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "BLOCK", size)
         close, wide = distance(expected, got), distance(expected.double(), got.double())
