@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import onnx
 import torch
@@ -28,24 +28,37 @@ def values_by_region(graph: fx.GraphModule, model: onnx.ModelProto) -> Mapping[s
     compared = {name: stands[name] for name in calls if name in stands and not stands[name].opaque}
     first = {value.name: fx_node for fx_node, value in reversed(compared.items())}
     parts = Parts(model, [], torch.device("cpu"))
+    places = {fx_node: parts.producers[value.name] for fx_node, value in compared.items()}
     run = LocalRun(parts, {}, [value.name for value in compared.values()])
     found = dict(stands)
     for name, fx_node in first.items():
         region = run.nodes(name)
-        elsewhere = {
-            each for each in stands if each not in compared or parts.producers[stands[each].name] not in region
-        }
         nodes = [parts.nodes[i] for i in region]
         found[fx_node] = replace(
             stands[fx_node],
             nodes=tuple(map(node_name, nodes)),
             op_types=tuple(node.op_type for node in nodes),
-            fused=_calls_to(calls[fx_node], elsewhere),
+            fused=_calls_to(calls[fx_node], _Elsewhere(stands, places, frozenset(region))),
         )
     return found
 
 
-def _calls_to(node: fx.Node, known: Collection[str]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class _Elsewhere(Container[str]):
+    """The FX nodes that have a value which no node of a region makes.
+
+    ``places`` gives, of those that are compared, where in the model the node stands that makes the value.
+    """
+
+    stands: Mapping[str, OnnxValue]
+    places: Mapping[str, int]
+    region: frozenset[int]
+
+    def __contains__(self, fx_node: object) -> bool:
+        return fx_node in self.stands and self.places.get(str(fx_node)) not in self.region
+
+
+def _calls_to(node: fx.Node, known: Container[str]) -> tuple[str, ...]:
     """The calls on the way from the FX nodes ``known`` to ``node``, and its own; none where there is no other."""
     own = call_of(node)
     others = [each.name for each in _of_tensors(chain_to(node, known)) if each not in (node, own)]

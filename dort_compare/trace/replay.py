@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -147,7 +147,7 @@ class Replay:
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
 
 
-def chain_to(node: fx.Node, known: Collection[str]) -> list[fx.Node]:
+def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
     """The calls, in order, that lead from the values ``known`` (names of FX nodes) and from inputs to ``node``."""
     found: set[fx.Node] = set()
     waiting = [node]
