@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,8 @@ from hypothesis import HealthCheck, settings
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
 from dort_compare.cache.folder import FOLDER_VARIABLE
+from dort_compare.runtime import program
+from dort_compare.runtime.kernels import with_kernels
 
 GraphsOf = Callable[..., list[CompiledGraph]]
 
@@ -52,6 +56,12 @@ def graphs_of() -> GraphsOf:
         return backend.graphs
 
     return graphs
+
+
+@pytest.fixture
+def as_onnx_runtime_casts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float16 nodes without a kernel are left to ONNX Runtime's casts, which leave out roundings between them."""
+    monkeypatch.setattr(program, "with_kernels", partial(with_kernels, dtypes=[ir.DataType.BFLOAT16]))
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ def test_a_departure_is_status_1_and_named_with_the_fx_node(capsys, tmp_path, mo
     assert graph["optimizers"][0]["departure"]["fused"] == ["flip"]
 
 
+@pytest.mark.usefixtures("as_onnx_runtime_casts")
 def test_a_departure_with_all_optimizers_off_is_status_1_and_said_plainly(capsys, tmp_path):
     z = torch.zeros(2, 4, dtype=torch.float16)
     dort_compare.compare(Quotient(), (z,), autocast=torch.float16, dump=tmp_path / "dump")

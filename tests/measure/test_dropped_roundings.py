@@ -6,10 +6,8 @@ In the graphs that we lower none is dropped, as we cast ourselves; the tests lea
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
-import onnx_ir as ir
 import pytest
 import torch
 from of_function import Of
@@ -19,8 +17,6 @@ import dort_compare
 from dort_compare.measure import optimized as optimized_room
 from dort_compare.measure.verdict import Divergence
 from dort_compare.offline import check
-from dort_compare.runtime import program
-from dort_compare.runtime.kernels import with_kernels
 
 HALF = torch.float16
 TINY = 1e-15
@@ -49,11 +45,6 @@ def quotient_of_long_ago(z: torch.Tensor) -> torch.Tensor:
     for _ in range(200):
         rest = rest.sin()
     return rest / divisor
-
-
-@pytest.fixture
-def as_onnx_runtime_casts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "with_kernels", partial(with_kernels, dtypes=[ir.DataType.BFLOAT16]))
 
 
 def compared(module: nn.Module, *args: torch.Tensor, **options: Any) -> tuple[dort_compare.Report, Divergence]:

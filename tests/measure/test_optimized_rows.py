@@ -107,6 +107,7 @@ def test_a_fused_chain_in_half_precision_may_leave_roundings_out_but_not_more(mo
     assert "silu" in row.fused
 
 
+@pytest.mark.usefixtures("as_onnx_runtime_casts")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rounding_that_a_fusion_leaves_out_is_no_departure_where_it_is_all_that_is_left(seed):
     """Rounded, both terms cancel but for the rounding; in float32, as ONNX Runtime adds up, to something else."""
