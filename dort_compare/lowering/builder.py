@@ -23,6 +23,9 @@ Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
 
 
+_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
 class Builder:
     """Appends nodes to one ONNX graph. Names and metadata come from the FX node that is being lowered.
 
@@ -151,9 +154,16 @@ class Builder:
         return self._constant(torch.tensor(value, dtype=dtype))
 
     def cast(self, value: ir.Value, dtype: torch.dtype) -> ir.Value:
-        """``value`` as ``dtype``; the value itself where it has it already."""
+        """``value`` as ``dtype``; the value itself where it has it already.
+
+        Half precision becomes bytes by way of float32: ONNX Runtime would leave out a cast to the former right before.
+        """
         target = from_torch_dtype(dtype)
-        return value if value.dtype == target else self.Cast(value, to=target)
+        if value.dtype == target:
+            return value
+        if value.dtype in _HALF and dtype in (torch.uint8, torch.int8):
+            value = self.Cast(value, to=ir.DataType.FLOAT)
+        return self.Cast(value, to=target)
 
     def dims(self, sizes: Sequence[Dim]) -> ir.Value:
         """A list of sizes as one int64 vector."""

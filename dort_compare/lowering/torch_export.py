@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
+from onnx_ir.tensor_adapters import from_torch_dtype
 from torch import fx
 
 from dort_compare import provenance
@@ -87,19 +88,35 @@ class _Finish:
     ) -> dict[str, ir.Value]:
         """One value per FX node. Where torch made none of its own, a copy if the node is an output, else no value."""
         values: dict[str, ir.Value] = {}
-        for name, made in returned:
+        for name, exported in returned:
+            made = self._as_traced(exported, name)
             value = self._copy(made, name) if made in taken and name in computed else made
             if value not in taken:
                 values[name] = value
                 taken.add(value)
         return values
 
+    def _as_traced(self, value: ir.Value, name: str) -> ir.Value:
+        """A value in the dtype of its FX node: torch names the one before the cast that rounds to half precision."""
+        traced = self.fx_nodes[name].meta.get("val")
+        if not isinstance(traced, torch.Tensor) or value.dtype in (None, dtype := from_torch_dtype(traced.dtype)):
+            return value
+        casts = (node for node in value.consumers() if node.op_type == "Cast" and node.outputs[0].dtype == dtype)
+        own = next((node for node in casts if node.metadata_props.get(provenance.FX_NODE) == name), None)
+        return (
+            own.outputs[0] if own else self._append(ir.node("Cast", [value], {"to": dtype}), name, dtype, value.shape)
+        )
+
     def _copy(self, value: ir.Value, name: str) -> ir.Value:
-        node = ir.node("Identity", [value])
-        node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
+        assert value.dtype is not None
+        return self._append(ir.node("Identity", [value]), name, value.dtype, value.shape)
+
+    def _append(self, node: ir.Node, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
+        (value,) = node.outputs
+        value.type, value.shape = ir.TensorType(dtype), shape
         self._stamp(node, name)
         self.graph.append(node)
-        return node.outputs[0]
+        return value
 
     def _stamp(self, thing: ir.Node | ir.Value, fx_node: str | None) -> None:
         """Replaces what torch wrote into the metadata by the provenance, where it is known."""

@@ -139,12 +139,15 @@ def _is_cast(model: bytes, providers: Sequence[Provider]) -> bool:
 def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
     metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
     node.metadata_props.update(metadata)
+    casts: dict[ir.Value, ir.Node] = {}
     for i, value in enumerate(node.inputs):
-        if value is not None and value.dtype in _HALF:
+        if value is None or value.dtype not in _HALF:
+            continue
+        if value not in casts:
             name = f"{node.name}.input{i}"
-            cast = _cast(value, names.new(f"{name}.float32"), _FLOAT, names.new(name), metadata)
-            graph.insert_before(node, cast)
-            node.replace_input_with(i, cast.outputs[0])
+            casts[value] = _cast(value, names.new(f"{name}.float32"), _FLOAT, names.new(name), metadata)
+            graph.insert_before(node, casts[value])
+        node.replace_input_with(i, casts[value].outputs[0])
     for i, value in enumerate(node.outputs):
         if value.dtype in _HALF:
             cast = _round_back(value, names.new(f"{value.name}.float32"), names.new(f"{node.name}.output{i}"), metadata)

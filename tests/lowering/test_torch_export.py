@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from dort_compare import compare
 from dort_compare.errors import ExportError
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.torch_export import export_with_torch
@@ -355,3 +356,20 @@ def test_split_of_a_transposed_value_reads_the_right_elements() -> None:
 
     graph = capture(Parametrized(lambda x, w: halves(x) * w.sum(), (2,)), torch.randn(6, 4))["forward"]
     check_values(export_with_torch(graph.module, "forward", 18), graph, 1e-6)
+
+
+class Summed(nn.Module):
+    """Ends in an operation that torch's exporter computes in float32 and casts back."""
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        return (x * weight).abs().log1p().square().sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_values_in_half_precision_have_their_own_dtype(dtype: torch.dtype) -> None:
+    x, weight = (torch.rand(8, generator=torch.Generator().manual_seed(0)).to(dtype) for _ in range(2))
+    report = compare(Summed(), (x.requires_grad_(), weight), backward=True, exporter="torch")
+    assert report.verdict == "agree", str(report)
+    loss = torch.compile(Summed(), backend="dort", options={"exporter": "torch"})(x, weight)
+    loss.backward()
+    assert (loss.dtype, x.grad is not None and x.grad.dtype) == (dtype, dtype)

@@ -64,6 +64,15 @@ def test_what_we_lower_is_rounded_as_in_torch(function, optimized):
     assert torch.compile(function, backend="dort")(z).isnan().all()
 
 
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("byte", [torch.uint8, torch.int8])
+def test_what_becomes_bytes_is_rounded_before(half, byte):
+    """204.0 in half precision is 203.95 before."""
+    x = torch.rand(1000).to(half)
+    compiled = torch.compile(lambda x: (x * 100.3).to(byte), backend="dort", fullgraph=True)
+    assert torch.equal(compiled(x), (x * 100.3).to(byte))
+
+
 @pytest.mark.usefixtures("as_onnx_runtime_casts")
 @pytest.mark.parametrize("optimized", [False, True])
 @pytest.mark.parametrize("function", [quotient, quotient_of_long_ago])
