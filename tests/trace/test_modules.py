@@ -330,7 +330,8 @@ def test_what_holds_no_values_is_refused(model: nn.Module, message: str) -> None
 def test_the_log_says_why_there_is_no_float64(said_by: Callable[[str], list[str]]) -> None:
     assert run_in_float64(nn.Linear(2, 2), Call((torch.ones(1, 3),))) == Outcome({})
     (said,) = said_by("dort_compare.trace")
-    assert said.startswith("nothing of the whole model is held against float64: RuntimeError: mat1 and mat2 shapes")
+    assert said.startswith("nothing of the whole model is held against float64: RuntimeError: ")
+    assert "mat1 and mat2 shapes" in said
 
 
 def test_what_was_made_in_inference_mode_is_not_differentiated() -> None:
