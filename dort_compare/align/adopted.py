@@ -39,9 +39,10 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         if not known.keys() & metadata[provenance.FX_NODE].split()
     }
     outputs = {value.name for value in model.graph.output}
+    declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
     for name in (labels.keys() & computed) - spoken_for:
         if name in outputs or _may_stand(theirs.get(name), ours.get(name)):
-            _label(_value_info(model.graph, name), labels[name])
+            _label(declared.get(name) or model.graph.value_info.add(name=name), labels[name])
     made = {
         by_position.get(name, name): provenance.metadata_of(node)
         for node in own.graph.node
@@ -60,7 +61,9 @@ def _forget_other_types(model: onnx.ModelProto, expected: Mapping[str, Type], th
     """Takes the metadata from values in between that cannot be those of the FX nodes they were made for."""
     for value in model.graph.value_info:
         fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
-        if not all(_may_stand(theirs.get(value.name), expected.get(fx_node)) for fx_node in fx_nodes):
+        kinds = [expected.get(fx_node) for fx_node in fx_nodes]
+        is_one = all(is_alike(kinds[0], kind) for kind in kinds)
+        if not is_one or not all(_may_stand(theirs.get(value.name), kind) for kind in kinds):
             del value.metadata_props[:]
 
 
@@ -130,11 +133,6 @@ def _labelled_values(model: onnx.ModelProto) -> dict[str, Mapping[str, str]]:
     labelled = {value.name for value in values_of_fx_nodes(model).values()}
     values = (*model.graph.value_info, *model.graph.output)
     return {value.name: provenance.metadata_of(value) for value in values if value.name in labelled}
-
-
-def _value_info(graph: onnx.GraphProto, name: str) -> onnx.ValueInfoProto:
-    known = next((value for value in (*graph.output, *graph.value_info) if value.name == name), None)
-    return known if known is not None else graph.value_info.add(name=name)
 
 
 def _label(owner: onnx.NodeProto | onnx.ValueInfoProto, metadata: Mapping[str, str]) -> None:

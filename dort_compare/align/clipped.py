@@ -15,17 +15,20 @@ Readers = Mapping[str, Sequence[onnx.NodeProto]]
 def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onnx.ModelProto:
     """``other``, in which what is clipped by nothing but a quantization has the name that it has in ``own``: behind it.
 
-    So it is where one quantization alone reads the value that bears the name, and nothing has clipped it before.
+    So it is where one quantization alone reads the value that bears the name, nothing has clipped it before, and what
+    stands behind is neither returned nor such a value itself.
     """
     clipped = {node.output[0] for node in own.graph.node if node.op_type in _CLIPS}
     readers = _readers(other.graph)
     unclipped = {name for node in other.graph.node if node.op_type not in _CLIPS for name in node.output}
-    behind = {name: found for name in clipped & unclipped if (found := _dequantized(readers, name))}
+    found = {name: _dequantized(readers, name) for name in clipped & unclipped}
+    returned = {value.name for value in other.graph.output}
+    behind = {name: at for name, at in found.items() if at and at not in returned | found.keys()}
     if not behind:
         return other
     model = onnx.ModelProto()
     model.CopyFrom(other)
-    exchanged = behind | {found: name for name, found in behind.items()}
+    exchanged = behind | {at: name for name, at in behind.items()}
     for node in model.graph.node:
         rename_made(node, exchanged)
         rename_read(node, exchanged)

@@ -25,6 +25,7 @@ _PASSES_ON = RESHAPES | {"Identity", "Cast"}
 _JOINS = frozenset(["Concat", "Mul"])
 _SIZES = frozenset([("ConstantOfShape", 0), ("Expand", 1), ("Range", 1), ("Reshape", 1)])
 """Operands, by operator and place, that are sizes."""
+_INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
 
@@ -71,7 +72,7 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
         drawn += 1
         takers = [(flow, name) for flow, name in ((first, one), (second, other)) if name]
         value = _draw(takers, generator)
-        is_guess |= not value.is_floating_point() or any(None in (_declared(*taker)[1] or ()) for taker in takers)
+        is_guess |= value.dtype in _INTEGERS or any(None in (_declared(*taker)[1] or ()) for taker in takers)
         values[0].update({one: value} if one else {})
         values[1].update({other: value} if other else {})
     if drawn:

@@ -99,13 +99,16 @@ class _Finish:
     def _as_traced(self, value: ir.Value, name: str) -> ir.Value:
         """A value in the dtype of its FX node: torch names the one before the cast that rounds to half precision."""
         traced = self.fx_nodes[name].meta.get("val")
-        if not isinstance(traced, torch.Tensor) or value.dtype in (None, dtype := from_torch_dtype(traced.dtype)):
+        if not isinstance(traced, torch.Tensor):
+            return value
+        dtype = from_torch_dtype(traced.dtype)
+        if value.dtype in (None, dtype):
             return value
         casts = (node for node in value.consumers() if node.op_type == "Cast" and node.outputs[0].dtype == dtype)
         own = next((node for node in casts if node.metadata_props.get(provenance.FX_NODE) == name), None)
-        return (
-            own.outputs[0] if own else self._append(ir.node("Cast", [value], {"to": dtype}), name, dtype, value.shape)
-        )
+        if own is not None:
+            return own.outputs[0]
+        return self._append(ir.node("Cast", [value], {"to": dtype}), name, dtype, value.shape)
 
     def _copy(self, value: ir.Value, name: str) -> ir.Value:
         assert value.dtype is not None

@@ -93,7 +93,7 @@ class _Probe:
 
     def _answer(self, node: ir.Node, question: Callable[[bytes, Sequence[Provider]], bool]) -> bool:
         dtypes = (*(v and v.dtype for v in node.inputs), *(v.dtype for v in node.outputs))
-        key = (question, node.domain, node.op_type, dtypes)
+        key = (question, *node.op_identifier(), dtypes)
         if key not in self.answers:
             self.answers[key] = question(self._single(node), self.providers)
         return self.answers[key]
@@ -101,7 +101,8 @@ class _Probe:
     def _single(self, node: ir.Node) -> bytes:
         inputs = [v and ir.Value(name=f"x{i}", type=v.type) for i, v in enumerate(node.inputs)]
         outputs = [ir.Value(name=f"y{i}", type=v.type) for i, v in enumerate(node.outputs)]
-        alone = ir.Node(node.domain, node.op_type, inputs, node.attributes.values(), outputs=outputs)
+        attributes, overload = node.attributes.values(), node.overload
+        alone = ir.Node(node.domain, node.op_type, inputs, attributes, overload=overload, outputs=outputs)
         fed = [v for v in inputs if v is not None]
         graph = ir.Graph(fed, outputs, nodes=[alone], opset_imports=self.opsets, name="probe")
         model = ir.to_proto(ir.Model(graph, ir_version=10))

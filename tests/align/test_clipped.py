@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.adopted import adopted
+from dort_compare.align.clipped import clipped_by_quantization
 
 
 class Clipping(nn.Module):
@@ -77,3 +78,24 @@ def test_what_is_clipped_before_it_is_quantized_stands_where_it_bears_the_name(o
     conv.output[0] = "unclipped"
     other.graph.node.insert(place + 1, helper.make_node("Relu", ["unclipped"], ["relu"]))
     assert makers(own, other) == ["Relu"]
+
+
+TWICE = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[4] x) => (float[4] z) <float step = {0.1}, uint8 zero = {0}> {
+    a = Exp(x)
+    whole = QuantizeLinear(a, step, zero)
+    b = DequantizeLinear(whole, step, zero)
+    again = QuantizeLinear(b, step, zero)
+    z = DequantizeLinear(again, step, zero)
+}
+"""
+
+
+@pytest.mark.parametrize("names", [["b"], ["a", "b"]])
+def test_what_is_returned_or_clipped_in_turn_keeps_its_name(names: list[str]) -> None:
+    """What is behind ``b`` is the output; behind ``a`` stands ``b``, which may be such a value itself."""
+    other = onnx.parser.parse_model(TWICE)
+    own = onnx.ModelProto()
+    own.graph.node.extend(helper.make_node("Relu", [f"{name}.before"], [name]) for name in names)
+    assert clipped_by_quantization(other, own) == other

@@ -92,6 +92,15 @@ def test_scatter_covers_few_nan_where_no_sample_has_some(more: int, ok: bool, el
     assert covers(Scatter.of(values, shown, SAMPLES[0]), values, got) is ok
 
 
+@pytest.mark.parametrize("far", [2.0**124, 2.0**127])
+def test_gaps_as_large_as_numbers_get_are_told_apart(far: float) -> None:
+    values, places = torch.ones(64), torch.arange(64)
+    shown = torch.where(places < 4, torch.inf, torch.where(places < 32, values + far, values))
+    scatter = Scatter.of(values, shown, SAMPLES[0])
+    assert covers(scatter, values, shown)
+    assert not covers(scatter, values, torch.where(places < 12, torch.inf, values))
+
+
 def test_a_sample_of_nan_alone_is_no_floor_for_numbers() -> None:
     lost = torch.full((2,), math.nan)
     scatter = Scatter.of(ONE, lost, SAMPLES[0]) | Scatter.of(ONE, ONE + 0.25, SAMPLES[0])

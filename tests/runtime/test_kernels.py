@@ -196,6 +196,15 @@ def test_what_the_backward_pass_computes_again_equals_what_the_forward_pass_comp
     assert report.verdict == "agree", str(report)
 
 
+def test_a_call_of_one_of_two_functions_of_a_name_stays_what_it_is() -> None:
+    given = ir.from_onnx_text(FUNCTION.replace("mine.doubled(x)", "mine.doubled:one(x)"))
+    (function,) = given.functions.values()
+    function.overload = "one"
+    given.functions.clear()
+    given.functions[function.identifier()] = function
+    assert with_kernels(given, CPU) is given
+
+
 def test_a_call_of_a_function_that_casts_by_itself_stays_what_it_is() -> None:
     given = ir.from_onnx_text(FUNCTION)
     assert with_kernels(given, CPU) is given

@@ -14,7 +14,7 @@ from dort_compare.dtypes import HALF
 from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.noise.floor import MOSTLY_NOISE
 
-_NONE, _UNMATCHED = -128, 127
+_NONE, _LARGEST, _UNMATCHED = -128, 120, 127
 _CALM = 8
 """One element in so many is taken to be no wild one..."""
 _WILD = 3
@@ -30,7 +30,8 @@ class Gaps:
     """The gaps of all elements, a byte each.
 
     ``exponents`` is a flat int8 tensor of the elements in row-major order: a gap lies below two to the power of its
-    exponent, and not below half of that; -128 where there is none, 127 where NaN or inf has no match on the other side.
+    exponent, and not below half of that, up to 120; -128 where there is none, 127 where NaN or inf has no match on the
+    other side.
     """
 
     exponents: torch.Tensor
@@ -41,7 +42,7 @@ class Gaps:
         dtype = torch.complex128 if expected.is_complex() or got.is_complex() else torch.float64
         one, other = (side.detach().to("cpu", dtype) for side in (expected, got))
         gap = (other - one).abs().mul_(times)
-        exponents = torch.frexp(gap).exponent.clamp_(_NONE + 1, _UNMATCHED - 1)
+        exponents = torch.frexp(gap).exponent.clamp_(_NONE + 1, _LARGEST)
         matched = (one == other) | (one.isnan() & other.isnan())
         exponents.masked_fill_(~gap.isfinite(), _UNMATCHED).masked_fill_(matched | (gap <= least), _NONE)
         return cls(exponents.to(torch.int8).flatten())
@@ -68,7 +69,7 @@ class Gaps:
 
     def beyond(self, level: float) -> torch.Tensor:
         """Which of the gaps surely are no less than ``level``."""
-        return self.exponents > (math.ceil(math.log2(level)) if level else _NONE)
+        return self.exponents > (min(math.ceil(math.log2(level)), _LARGEST) if level else _NONE)
 
 
 def hiding_elements(

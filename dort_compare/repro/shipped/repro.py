@@ -68,7 +68,7 @@ def rows() -> Iterator[tuple[Any, ...]]:
         is_right |= name in also and distance(also[name], value) == 0
         is_right &= torch[name].dtype == value.dtype
         torch_departs = name in case["torch_departs"] and apart > floor
-        yield name, apart, *errors, floor, "onnx" if not is_right else "torch" if torch_departs else None
+        yield name, apart, *errors, floor, "torch" if torch_departs else None if is_right else "onnx"
 
 
 def main() -> None:
