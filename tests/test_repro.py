@@ -7,6 +7,7 @@ import operator
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,21 @@ def test_a_departure_of_torchs_is_told_as_torchs(tmp_path: Path) -> None:
     shown = shown_of(Sums(), args, "index_add", tmp_path)
     assert (shown.returncode, "DEPARTS (torch) index_add" in shown.stdout) == (1, True), shown.stdout + shown.stderr
     assert "it is torch that departs" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_where_torch_departs_the_noise_of_its_error_does_not_blame_onnx(tmp_path: Path) -> None:
+    """The floor is what torch may err by, and ONNX may err by more: twice that, where torch does."""
+    compare(nn.Tanh(), (torch.rand(8),), dump=tmp_path / "dump")
+    (graph,) = graphs_in(tmp_path / "dump")
+    case = case_of(dumped_run(graph, "cpu", CPU), "tanh")
+    (right,) = case.results
+    assert right.value is not None
+    torchs, exact = right.value + 52e-4, right.value.double() + 12e-4
+    result = replace(right, expected=torchs, exact=exact, noise_floor=8e-4, torch_departs=True)
+    write_case(replace(case, results=[result]), tmp_path / "out")
+    shown = alone(tmp_path / "out", SCRIPT)
+    assert (shown.returncode, "DEPARTS (torch) tanh" in shown.stdout) == (1, True), shown.stdout + shown.stderr
+    assert result.departs
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(
