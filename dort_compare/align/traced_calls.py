@@ -94,8 +94,8 @@ def regenerated(forward: fx.Graph, backward: fx.Graph) -> set[fx.Node]:
     found: set[fx.Node] = set()
     for output in others:
         views, sources = history(output)
-        if any(source in given or source.op == "placeholder" for source in sources):
-            found |= views
+        if any(each in given or each.op == "placeholder" for each in (*views, *sources)):
+            found |= views - given
     return found
 
 
