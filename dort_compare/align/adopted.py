@@ -53,7 +53,8 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         if provenance.FX_NODE not in provenance.metadata_of(node):
             found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
-    reshape(model, _of_other_shapes(model, expected, theirs))
+    if others := _of_other_shapes(model, expected, theirs):
+        reshape(model, others)
     return model
 
 
@@ -98,9 +99,13 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _declare_once(copy.graph)
+    return _inferred(copy)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     with suppress(ValueError, onnx.shape_inference.InferenceError):  # beyond 2 GiB, or an operator contradicts itself
-        return onnx.shape_inference.infer_shapes(copy)
-    return copy
+        return onnx.shape_inference.infer_shapes(model)
+    return model
 
 
 def _declare_once(graph: onnx.GraphProto) -> None:
@@ -124,7 +129,9 @@ def _types(model: onnx.ModelProto) -> dict[str, Type]:
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
     del bare.graph.value_info[:]
-    followed = {name: kind for name, kind in types_of(typed(bare)).items() if kind.elem_type and kind.HasField("shape")}
+    followed = {
+        name: kind for name, kind in types_of(_inferred(bare)).items() if kind.elem_type and kind.HasField("shape")
+    }
     return {**types_of(model), **followed}
 
 

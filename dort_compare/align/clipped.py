@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from dort_compare.trace.captures import reads_of, rename_made, rename_read
+from dort_compare.trace.captures import readers_of, rename_made, rename_read
 
 _CLIPS = ("Relu", "Clip")
-Readers = Mapping[str, Sequence[onnx.NodeProto]]
 
 
 def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onnx.ModelProto:
@@ -19,10 +18,10 @@ def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onn
     stands behind is neither returned nor such a value itself.
     """
     clipped = {node.output[0] for node in own.graph.node if node.op_type in _CLIPS}
-    readers = _readers(other.graph)
     unclipped = {name for node in other.graph.node if node.op_type not in _CLIPS for name in node.output}
-    found = {name: _dequantized(readers, name) for name in clipped & unclipped}
     returned = {value.name for value in other.graph.output}
+    readers = readers_of(other.graph.node) | {name: [] for name in returned}
+    found = {name: _dequantized(readers, name) for name in clipped & unclipped}
     behind = {name: at for name, at in found.items() if at and at not in returned | found.keys()}
     if not behind:
         return other
@@ -35,16 +34,7 @@ def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onn
     return model
 
 
-def _readers(graph: onnx.GraphProto) -> Readers:
-    """By value, the nodes that read it; of what is returned, none."""
-    found: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in reads_of(node):
-            found.setdefault(name, []).append(node)
-    return found | {value.name: [] for value in graph.output}
-
-
-def _dequantized(readers: Readers, name: str) -> str:
+def _dequantized(readers: Mapping[str, Sequence[onnx.NodeProto]], name: str) -> str:
     """What is dequantized of a value that is read to be quantized and for nothing else; "" for other values."""
     for op_type in ("QuantizeLinear", "DequantizeLinear"):
         nodes = readers.get(name, ())

@@ -20,6 +20,7 @@ from dort_compare.errors import DumpError, said
 INLINE = 2**30
 """Bytes of constants that an ONNX file may hold itself; a protobuf ends at twice as many."""
 DATA = ".data"
+_WHOLE = "name a whole ONNX file, as onnx.save writes it"
 _UNREADABLE = (
     *(DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError),
     onnx.checker.ValidationError,
@@ -61,7 +62,7 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
     try:
         model = onnx.load(path, load_external_data=False)
         if not model.opset_import:
-            raise DecodeError("it is no ONNX model")
+            raise ValueError(f"it is no ONNX model; {_WHOLE}")
         for tensor in tensors_in(model):
             if external_data_helper.uses_external_data(tensor):
                 _load(tensor, path, beside)
@@ -73,7 +74,7 @@ def read_model(path: Path, *, beside: bool = False) -> onnx.ModelProto:
 
 def _mend(problem: Exception) -> str:
     if isinstance(problem, _UNREADABLE):
-        return "; name a whole ONNX file, as onnx.save writes it"
+        return f"; {_WHOLE}"
     return "; name an ONNX file" if isinstance(problem, OSError) and problem.strerror else ""
 
 

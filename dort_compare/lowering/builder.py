@@ -12,7 +12,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 from torch import fx
 
-from dort_compare.dtypes import dtype_name
+from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering.inference import Inference
 from dort_compare.lowering.operators import Operator
@@ -21,9 +21,6 @@ from dort_compare.scalars import is_number
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
-
-
-_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 class Builder:
@@ -161,7 +158,7 @@ class Builder:
         target = from_torch_dtype(dtype)
         if value.dtype == target:
             return value
-        if value.dtype in _HALF and dtype in (torch.uint8, torch.int8):
+        if dtype in (torch.uint8, torch.int8) and dtype_of(value) in HALF:
             value = self.Cast(value, to=ir.DataType.FLOAT)
         return self.Cast(value, to=target)
 

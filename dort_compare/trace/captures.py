@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 
 import onnx
 
@@ -29,6 +29,15 @@ def reads_of(node: onnx.NodeProto) -> Iterator[str]:
     yield from filter(None, node.input)
     for body in bodies(node):
         yield from captured(body)
+
+
+def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[onnx.NodeProto]]:
+    """By value, the nodes that read it, once for each time."""
+    found: dict[str, list[onnx.NodeProto]] = {}
+    for node in nodes:
+        for name in reads_of(node):
+            found.setdefault(name, []).append(node)
+    return found
 
 
 def rename_read(node: onnx.NodeProto, names: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import onnx
 import torch
 
+from dort_compare.trace.captures import readers_of
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import RESHAPES
 
@@ -39,10 +40,7 @@ class Quantized:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._outputs = {value.name for value in parts.model.graph.output}
-        self._readers: dict[str, list[onnx.NodeProto]] = {}
-        for node, names in zip(parts.nodes, parts.reads, strict=True):
-            for name in names:
-                self._readers.setdefault(name, []).append(node)
+        self._readers = readers_of(parts.nodes)
 
     def left(self, name: str, value: torch.Tensor) -> list[torch.Tensor]:
         """What each quantization leaves of a value that nothing but quantizations read; none where something does."""
