@@ -658,7 +658,7 @@ def test_an_input_without_a_shape_is_asked_for() -> None:
 TWO = "agraph (float[4, 8] x) => (float[4, 8] {}, float[4, 8] {}) {{ {} = Exp(x)\n {} = Tanh(x) }}"
 
 
-SIZED = """m (int64 n, float[N, 8] x) => (float[L, 4, 2] y) {
+SIZED = """m (int64 n, float[8, N] x) => (float[L, 4, 2] y) {
     length = Reshape(n, single)
     sizes = Concat<axis = 0>(length, rest)
     shaped = Reshape(x, sizes)
@@ -679,10 +679,17 @@ def test_where_a_model_fails_on_sizes_that_were_drawn_the_inputs_are_asked_for()
     other = sized([2, 2])
     with pytest.raises(ExecutionError, match=r"first: ONNX Runtime failed.*drawn; give --inputs$"):
         diff(other, other)
-    given = {"n": torch.tensor(6), "x": torch.randn(3, 8)}
+    given = {"n": torch.tensor(6), "x": torch.randn(8, 3)}
     assert diff(other, other, given).verdict == "agree"
     with pytest.raises(ExecutionError, match="second: ONNX Runtime failed") as failed:
         diff(other, sized([2, 3]), given)
+    assert "--inputs" not in str(failed.value)
+
+
+def test_where_a_model_fails_whatever_is_drawn_no_inputs_are_asked_for() -> None:
+    masked = model("m (bool[2] keep, float[3] x) => (float[N] y) { y = Where(keep, x, x) }")
+    with pytest.raises(ExecutionError, match="first: ONNX Runtime failed") as failed:
+        diff(masked, masked)
     assert "--inputs" not in str(failed.value)
 
 
