@@ -20,6 +20,7 @@ from dort_compare.runtime.refusals import refuse_tangents, without_memory
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM = "user_compute_stream"
+_TF32 = "use_tf32"
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
 _OUT_OF_MEMORY = ("Failed to allocate memory", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
 _WORD = re.compile(r"\w[\w.]*\w")
@@ -98,7 +99,7 @@ def make_session(
     """
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
-    chosen, stream = _on_torch_stream(providers)
+    chosen, stream = _as_torch_computes(providers)
     options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
@@ -124,18 +125,21 @@ def _inexact_for(model: onnx.ModelProto) -> list[str]:
     return ["MatMulScaleFusion"] if has_float64 else []
 
 
-def _on_torch_stream(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
-    """The providers with a stream of torch's for CUDA, unless the caller has chosen one.
+def _as_torch_computes(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
+    """The providers, with what torch has set for CUDA wherever the caller has chosen nothing: float32 products are
+    rounded to TF32 only where torch's are, and run on a stream of torch's, which is returned.
 
     It is a stream of the session's own: ONNX Runtime takes the handle 0 of torch's default stream for "none given".
     """
     chosen, stream = [], None
-    for name, options in providers:
-        if name == _CUDA and _STREAM not in options:
-            stream = torch.cuda.Stream(int(options.get("device_id", 0)))
-            chosen.append((name, {**options, _STREAM: str(stream.cuda_stream)}))
-        else:
-            chosen.append((name, options))
+    for name, given in providers:
+        options = dict(given)
+        if name == _CUDA:
+            options.setdefault(_TF32, str(int(torch.backends.cuda.matmul.fp32_precision == "tf32")))
+            if _STREAM not in options:
+                stream = torch.cuda.Stream(int(options.get("device_id", 0)))
+                options[_STREAM] = str(stream.cuda_stream)
+        chosen.append((name, options))
     return chosen, stream
 
 

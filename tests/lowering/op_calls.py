@@ -76,9 +76,9 @@ class Call:
         onnx.checker.check_model(ir.to_proto(lowered.model), full_check=True)
         return lowered
 
-    def on_onnx_runtime(self, opset: int) -> list[Any]:
+    def on_onnx_runtime(self, opset: int, settings: SessionSettings = CPU) -> list[Any]:
         lowered = self.lowered(opset)
-        return Program(lowered.model, lowered.signature, CPU)(*self.inputs())
+        return Program(lowered.model, lowered.signature, settings)(*self.inputs())
 
 
 def outputs_of(result: Any) -> list[Tensor]:
@@ -167,7 +167,7 @@ def distance(actual: Tensor, exact: Tensor, counted: Tensor) -> float:
     return difference.max().item() if difference.numel() else 0.0
 
 
-def complaint(call: Call, opset: int, units: float, scale: float = 0.0) -> str | None:
+def complaint(call: Call, opset: int, units: float, scale: float = 0.0, settings: SessionSettings = CPU) -> str | None:
     """What is wrong with the ONNX result of ``call``, or None.
 
     Dtype and shape are torch's. Integers and booleans, and floats where ``units`` is 0, are equal. Other floats are
@@ -178,7 +178,7 @@ def complaint(call: Call, opset: int, units: float, scale: float = 0.0) -> str |
     results = zip(_each(call()), _each(call.in_float64()()), strict=True)
     # oneDNN's kernels also return gradients that nobody has asked for
     asked = [pair for pair in results if all(value is not None for value in pair)]
-    for actual, (expected, exact) in zip(call.on_onnx_runtime(opset), asked, strict=True):
+    for actual, (expected, exact) in zip(call.on_onnx_runtime(opset, settings), asked, strict=True):
         problem = _difference(actual, expected, exact, units, scale)
         if problem:
             return f"{call} at opset {opset}: {problem}"
@@ -205,12 +205,14 @@ def _same(actual: Tensor, expected: Tensor) -> bool:
     return torch.allclose(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
-def complaints(calls: Iterable[Call], opset: int, units: float, scale: float = 0.0) -> list[str]:
+def complaints(
+    calls: Iterable[Call], opset: int, units: float, scale: float = 0.0, settings: SessionSettings = CPU
+) -> list[str]:
     """The complaints about every call; a failure to lower or to run is one."""
     found = []
     for call in calls:
         try:
-            problem = complaint(call, opset, units, scale)
+            problem = complaint(call, opset, units, scale, settings)
         except Exception as error:  # noqa: BLE001
             problem = f"{call} at opset {opset}: {type(error).__name__}: {error}"
         if problem:

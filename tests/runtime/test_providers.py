@@ -11,7 +11,7 @@ import torch
 
 from dort_compare.errors import RuntimeUnavailableError, UsageError
 from dort_compare.runtime import SessionSettings, newest_opset
-from dort_compare.runtime.providers import checked_opset
+from dort_compare.runtime.providers import Provider, checked_opset
 from dort_compare.runtime.session import make_session
 
 CPU = "CPUExecutionProvider"
@@ -102,6 +102,31 @@ def test_a_provider_that_onnx_runtime_drops_is_an_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(ort, "InferenceSession", lambda model, options, providers, **rest: _CpuOnly())
     with pytest.raises(RuntimeUnavailableError, match="CUDAExecutionProvider does not work on this machine"):
         make_session(onnx.parser.parse_model(NEGATION), SessionSettings(), chosen)
+
+
+@pytest.mark.parametrize(("precision", "told"), [("ieee", "0"), ("tf32", "1")])
+def test_products_on_cuda_are_rounded_as_torchs_are(monkeypatch: pytest.MonkeyPatch, precision: str, told: str) -> None:
+    """ONNX Runtime would round float32 to TF32 unless it is told; what the caller says stays."""
+    asked = []
+
+    def session(model: bytes, options: object, providers: list[Provider], **rest: object) -> _Everything:
+        asked.append(providers[0][1]["use_tf32"])
+        return _Everything()
+
+    monkeypatch.setattr(ort, "InferenceSession", session)
+    before, torch.backends.cuda.matmul.fp32_precision = torch.backends.cuda.matmul.fp32_precision, precision
+    try:
+        for given in ({}, {"use_tf32": "as told"}):
+            chosen = [("CUDAExecutionProvider", {"user_compute_stream": "1", **given}), (CPU, {})]
+            make_session(onnx.parser.parse_model(NEGATION), SessionSettings(), chosen)
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert asked == [told, "as told"]
+
+
+class _Everything:
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", CPU]
 
 
 class _CpuOnly:

@@ -326,6 +326,7 @@ def test_expanded_tensors() -> None:
     assert (result.max_abs, result.different, result.worst) == (1.0, 5, (1, 0))
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a second device")
 def test_another_device_is_no_finding() -> None:
     expected = torch.arange(4.0)

@@ -1,0 +1,27 @@
+"""Every lowering on the CUDA provider against torch's own kernels: the rows of ``tests/lowering/test_ops.py``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from op_calls import complaints
+from op_rows import ROWS, Row
+
+from dort_compare.runtime import SessionSettings, newest_opset
+
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+CUDA = SessionSettings(("cuda", "cpu"))
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+CASES = [
+    pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS for dtype in row.dtypes if dtype in DTYPES
+]
+
+
+@pytest.mark.parametrize(("row", "dtype"), CASES)
+def test_values_are_torchs(row: Row, dtype: torch.dtype) -> None:
+    calls = list(row.calls(dtype))
+    assert calls, "no sample reaches the overload"
+    problems = complaints(calls[::3], newest_opset(), row.units, row.scale, CUDA)
+    assert not problems, f"{len(problems)} of {len(calls)} calls:\n" + "\n".join(problems)
