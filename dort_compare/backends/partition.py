@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from dort_compare.backends.building import Building, Built
 from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
+from dort_compare.backends.fused import left_to_torch
 from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import in_order, install, pieces_of
 from dort_compare.backends.release import split_backward
@@ -78,10 +79,11 @@ def _compiled(
         told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
         return made.boxed
 
+    left = left_to_torch(graph_module) if options.fallback and options.rewrites else {}
     reasons = dict(build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:
-            split, built = _built(graph_module, build, release)
+            split, built = _built(graph_module, build, left, release)
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:
@@ -96,23 +98,27 @@ def _compiled(
                 return kept(graph_module, *built[0]), ()
             for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
                 install(split, name, kept(piece, lowered, program), lowered.signature)
+            told.in_torch = left
             return in_order(split), ()
     with told.stages("cut"):
-        split = split_graph(graph_module, reasons)
-    reasons |= _compile_pieces(split, build, kept)
-    told.in_torch = reasons
+        cut = split_graph(graph_module, {**reasons, **left})
+    reasons |= _compile_pieces(cut, build, kept)
+    told.in_torch = {**left, **reasons}
     nodes = {node.name: node for node in graph_module.graph.nodes}
     fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
     if fallbacks:
         warn(fallbacks, graph_module)
-    return in_order(split), fallbacks
+    return in_order(cut), fallbacks
 
 
 def _built(
-    graph_module: fx.GraphModule, build: Building, release: bool
+    graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], release: bool
 ) -> tuple[fx.GraphModule | None, Sequence[Built]]:
-    """The programs of the pieces of a graph that is to release what it reads; of the whole where that is not to be cut,
-    or where a piece is refused."""
+    """The programs of the pieces around the calls that are ``left`` to torch, or of a graph that is to release what it
+    reads; of the whole where that is not to be cut, or where such a piece is refused."""
+    if left:
+        around = split_graph(graph_module, left)
+        return around, [build(piece) for piece in pieces_of(around).values()]
     if release and (split := split_backward(graph_module)):
         try:
             return split, [build(piece) for piece in pieces_of(split).values()]

@@ -50,7 +50,9 @@ class SessionSettings:
         cuda = next((device for device in devices if device.type == "cuda"), None)
         if cuda is None:
             return [(_SHORT["cpu"], {})]
-        return [_resolve(("cuda", {"device_id": str(cuda.index or 0)})), (_SHORT["cpu"], {})]
+        # ONNX Runtime (1.31) warns on stderr whenever it is told a device
+        where = {"device_id": str(cuda.index)} if cuda.index else {}
+        return [_resolve(("cuda", where)), (_SHORT["cpu"], {})]
 
     def make_options(self) -> ort.SessionOptions:
         """A ``SessionOptions`` object. Raises UsageError for a name or a value that ONNX Runtime does not take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,16 +14,20 @@ import torch
 
 from dort_compare import provenance
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
-from dort_compare.runtime.binding import Binding
+from dort_compare.runtime.binding import Binding, dense
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
+from dort_compare.runtime.torch_memory import torch_memory
 
 _CUDA = "CUDAExecutionProvider"
-_STREAM = "user_compute_stream"
+_STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
 _TF32 = "use_tf32"
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
-_OUT_OF_MEMORY = ("Failed to allocate memory", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
+_OUT_OF_MEMORY = (
+    *("Failed to allocate memory", "CUDAExternalAllocator"),
+    *("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"),
+)
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
@@ -32,7 +37,7 @@ class OutOfMemoryError(ExecutionError, torch.OutOfMemoryError):
 
 @dataclass(frozen=True)
 class Session:
-    """An ``InferenceSession`` with, on CUDA, the torch stream that its kernels run on.
+    """An ``InferenceSession`` with, on CUDA, torch's default stream, which its kernels run on.
 
     ``constants`` are inputs of the session that are the same in every run.
     """
@@ -74,8 +79,10 @@ class Session:
 def _in_order(
     stream: torch.cuda.Stream, binding: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions
 ) -> list[torch.Tensor]:
-    contiguous = [tensor.contiguous() for tensor in tensors]
     current = torch.cuda.current_stream(stream.device)
+    if current == stream:
+        return binding.run(tensors, options)
+    contiguous = [dense(tensor) for tensor in tensors]
     stream.wait_stream(current)
     results = binding.run(contiguous, options)
     current.wait_stream(stream)
@@ -112,6 +119,8 @@ def make_session(
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
+    if stream is not None:  # what still runs gives memory back to the session, from a thread that may not end one
+        weakref.finalize(session, stream.synchronize)
     return Session(session, stream, origins, constants)
 
 
@@ -126,10 +135,10 @@ def _inexact_for(model: onnx.ModelProto) -> list[str]:
 
 
 def _as_torch_computes(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
-    """The providers, with what torch has set for CUDA wherever the caller has chosen nothing: float32 products are
-    rounded to TF32 only where torch's are, and run on a stream of torch's, which is returned.
+    """The providers, with what is torch's on CUDA wherever the caller has chosen nothing: its default stream, which is
+    returned, its memory, and TF32 only where torch's float32 products are rounded to that.
 
-    It is a stream of the session's own: ONNX Runtime takes the handle 0 of torch's default stream for "none given".
+    The stream goes by the handle that CUDA has for it, as ONNX Runtime takes 0, torch's, for "none given".
     """
     chosen, stream = [], None
     for name, given in providers:
@@ -137,8 +146,8 @@ def _as_torch_computes(providers: Sequence[Provider]) -> tuple[list[Provider], t
         if name == _CUDA:
             options.setdefault(_TF32, str(int(torch.backends.cuda.matmul.fp32_precision == "tf32")))
             if _STREAM not in options:
-                stream = torch.cuda.Stream(int(options.get("device_id", 0)))
-                options[_STREAM] = str(stream.cuda_stream)
+                stream = torch.cuda.default_stream(int(options.get("device_id", 0)))
+                options = {_STREAM: _DEFAULT_STREAM, **torch_memory(stream.device_index), **options}
         chosen.append((name, options))
     return chosen, stream
 

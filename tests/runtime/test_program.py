@@ -272,7 +272,10 @@ def test_too_little_memory_is_torchs_error() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 class TestCuda:
     def test_runs_in_order_with_the_current_stream(self) -> None:
-        square = program("(float[N,N] x) => (float[N,N] y) { y = MatMul(x, x) }", providers=("cuda", "cpu"))
+        there = GraphOutput("y", dtype=torch.float32, device=torch.device("cuda", 0))
+        signature = Signature((GraphInput("x", torch.float32),), (there,))
+        body = "(float[N,N] x) => (float[N,N] y) { y = MatMul(x, x) }"
+        square = program(body, signature, providers=("cuda", "cpu"))
         x = torch.randn(2048, 2048, device="cuda")
         for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
             stream.wait_stream(torch.cuda.current_stream())
