@@ -5,8 +5,8 @@
 A Llama of transformers' sizes, its attention by ``F.scaled_dot_product_attention``, under ``torch.autocast``. The
 backends take turns in one process; a time is that of one step, waited for, and a median over the rounds; a ratio is the
 median of the ratios within one round. Before anything is timed, outputs and gradients of every backend are held against
-eager in float32: they may lie twice as far from it as eager's under autocast, in norms. *Memory* is what the process
-holds on the device after some steps, over what eager does, each in a process of its own.
+eager in float32: they may lie twice as far from it as eager's under autocast, in norms. *Memory* is what a
+backend holds on the device after some steps, beside the model: all that torch's allocator and ONNX Runtime's keep.
 
 *Host* is a decoder layer of width 512 on (1, 8) in float32: the time until a call returns, the device not waited for.
 """
@@ -14,7 +14,9 @@ holds on the device after some steps, over what eager does, each in a process of
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import logging
 import statistics
 import time
 import warnings
@@ -26,7 +28,7 @@ import torch
 from pages import flags, page, show
 from processes import in_a_process
 from torch import nn
-from turns import Times, milliseconds, ratio, timed
+from turns import milliseconds, ratio, timed
 
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace.modules import Call, run_module
@@ -104,29 +106,39 @@ def check(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, precisi
                 raise SystemExit(f"{backend}: {name} is {error:.2g} from float32, allowed {limit:.2g}")
 
 
-def speed(layers: int, hidden: int, size: tuple[int, int], mode: str, precision: str, rounds: int) -> Times:
-    """Seconds by backend."""
+def speed(layers: int, hidden: int, size: tuple[int, int], mode: str, precision: str, rounds: int) -> dict[str, Any]:
+    """Seconds by backend, and bytes that it holds on the device beside model and inputs."""
     model, inputs = subject(layers, hidden, size)
+    steps, held = {}, {}
     functions = {backend: compiled(model, backend) for backend in BACKENDS}
+    for backend, function in functions.items():
+        steps[backend] = step = waited_for(step_of(function, model, inputs, mode, precision))
+        model.zero_grad(set_to_none=True)
+        before = in_use()
+        for _ in range(STEPS):
+            step()
+        held[backend] = in_use(cleared=False) - before
     check(model, inputs, mode, precision, functions)
-    steps = {b: waited_for(step_of(function, model, inputs, mode, precision)) for b, function in functions.items()}
-    return timed(steps, rounds, 0.0)
+    return {"times": timed(steps, rounds, 0.0), "held": held}
 
 
-def held(layers: int, hidden: int, size: tuple[int, int], mode: str, precision: str, backend: str) -> dict[str, float]:
-    """Bytes that the process holds on the device after some steps, and seconds of the first."""
-    model, inputs = subject(layers, hidden, size)
-    step = waited_for(step_of(compiled(model, backend), model, inputs, mode, precision))
-    start = time.perf_counter()
-    step()
-    first = time.perf_counter() - start
-    for _ in range(STEPS):
-        step()
+class Strict(logging.Handler):
+    """Ends the program where a backend warns, as of what runs in eager torch."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Ends the program with what is logged."""
+        raise SystemExit(record.getMessage())
+
+
+def in_use(*, cleared: bool = True) -> int:
+    """Bytes of the device that are not free, without what torch keeps for later if ``cleared``."""
+    if cleared:
+        torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
-    return {"held": total - free, "first": first}
+    return total - free
 
 
-def host(mode: str, rounds: int) -> Times:
+def host(mode: str, rounds: int) -> dict[str, Any]:
     """Seconds until a call of a small layer returns, by backend."""
     model, inputs = build("decoder", LlamaConfig(attention="sdpa"), batch=1, seq=8, device="cuda")
     functions = {backend: compiled(model, backend) for backend in BACKENDS}
@@ -138,7 +150,7 @@ def host(mode: str, rounds: int) -> Times:
             waited_for(step)()
             calls = [_until_it_returns(step) for _ in range(CALLS)]
             times[backend].append(statistics.median(calls))
-    return times
+    return {"times": times}
 
 
 def _until_it_returns(step: Step) -> float:
@@ -150,37 +162,29 @@ def _until_it_returns(step: Step) -> float:
 
 
 def rows(options: argparse.Namespace) -> Iterator[list[str]]:
-    """A line of the table for every precision and mode, then the host's."""
-    sizes = [str(options.layers), str(options.hidden), options.size]
-    for precision in options.precisions:
-        for mode in options.modes:
-            where = [*sizes, mode, precision]
-            times = in_a_process(["--only", "speed", *where, str(options.rounds)], options.threads)
-            of = {b: in_a_process(["--only", "held", *where, b], options.threads) for b in BACKENDS}
-            memory = [f"{of['dort']['held'] / of[b]['held']:.2f}" for b in ("eager", "inductor")]
-            firsts = [f"{of[b]['first']:.1f}" for b in ("dort", "inductor")]
-            yield line(
-                f"{options.layers} layers, {options.hidden}", options.size, mode, precision, times, memory, firsts
-            )
+    """The host's lines of the table, then one for every precision and mode."""
     for mode in options.modes:
-        times = in_a_process(["--only", "host", mode, str(options.rounds)], options.threads)
-        yield line("host: 1 decoder, 512", "1x8", mode, "float32", times, ["", ""], ["", ""])
+        found = in_a_process(["--only", "host", mode, str(options.rounds)], options.threads)
+        yield line("host: 1 decoder, 512", "1x8", mode, "float32", found)
+    for precision, mode in itertools.product(options.precisions, options.modes):
+        where = [str(options.layers), str(options.hidden), options.size, mode, precision, str(options.rounds)]
+        found = in_a_process(["--only", "speed", *where], options.threads)
+        yield line(f"{options.layers} layers, {options.hidden}", options.size, mode, precision, found)
 
 
-def line(
-    part: str, size: str, mode: str, precision: str, times: Times, memory: list[str], firsts: list[str]
-) -> list[str]:
+def line(part: str, size: str, mode: str, precision: str, found: dict[str, Any]) -> list[str]:
     """One line of the table."""
-    ratios = (f"{ratio(times, backend, 'dort'):.2f}" for backend in ("eager", "inductor"))
-    shown = f"({size.replace('x', ', ')})"
-    found = [part, shown, mode, precision, *(milliseconds(times[b]) for b in BACKENDS), *ratios, *memory, *firsts]
-    print(" | ".join(found), flush=True)
-    return found
+    times, held = found["times"], found.get("held")
+    cells = [part, f"({size.replace('x', ', ')})", mode, precision, *(milliseconds(times[b]) for b in BACKENDS)]
+    cells += [f"{ratio(times, backend, 'dort'):.2f}" for backend in ("eager", "inductor")]
+    cells += [f"{held['dort'] / held[b]:.2f}" for b in ("eager", "inductor")] if held else ["", ""]
+    print(" | ".join(cells), flush=True)
+    return cells
 
 
 COLUMNS = (
     *("part", "size", "mode", "precision", "eager, ms", "inductor, ms", "dort, ms", "eager / dort", "inductor / dort"),
-    *("memory over eager's", "over inductor's", "first call, s", "inductor's, s"),
+    *("memory over eager's", "over inductor's"),
 )
 
 
@@ -188,9 +192,8 @@ def measured(what: str, *given: str) -> Any:
     """One thing, measured in this process."""
     if what == "host":
         return host(given[0], int(given[1]))
-    layers, hidden, size, mode, precision, last = given
-    where = int(layers), int(hidden), tuple(map(int, size.split("x"))), mode, precision
-    return speed(*where, int(last)) if what == "speed" else held(*where, last)  # type: ignore[arg-type]
+    layers, hidden, size, mode, precision, rounds = given
+    return speed(int(layers), int(hidden), tuple(map(int, size.split("x"))), mode, precision, int(rounds))  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -210,6 +213,7 @@ def main() -> None:
         raise SystemExit("no CUDA device: torch.cuda.is_available() is False")
     if options.only:
         warnings.simplefilter("ignore")
+        logging.getLogger("dort_compare").addHandler(Strict(logging.WARNING))
         print(json.dumps(measured(*options.only)))
         return
     title = f"How fast a step is on a GPU: {torch.cuda.get_device_name()}"

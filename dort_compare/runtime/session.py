@@ -18,16 +18,12 @@ from dort_compare.runtime.binding import Binding, dense
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
-from dort_compare.runtime.torch_memory import torch_memory
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
 _TF32 = "use_tf32"
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
-_OUT_OF_MEMORY = (
-    *("Failed to allocate memory", "CUDAExternalAllocator"),
-    *("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"),
-)
+_OUT_OF_MEMORY = ("Failed to allocate memory", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
@@ -81,12 +77,23 @@ def _in_order(
 ) -> list[torch.Tensor]:
     current = torch.cuda.current_stream(stream.device)
     if current == stream:
-        return binding.run(tensors, options)
+        return _with_room(binding, tensors, options)
     contiguous = [dense(tensor) for tensor in tensors]
     stream.wait_stream(current)
-    results = binding.run(contiguous, options)
+    results = _with_room(binding, contiguous, options)
     current.wait_stream(stream)
     return results
+
+
+def _with_room(binding: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions) -> list[torch.Tensor]:
+    """Runs; once more, where there is no memory, without what torch keeps of the device's for later."""
+    try:
+        return binding.run(tensors, options)
+    except Exception as problem:
+        if not _is_out_of_memory(str(problem)):
+            raise
+    torch.cuda.empty_cache()
+    return binding.run(tensors, options)
 
 
 def make_session(
@@ -135,19 +142,21 @@ def _inexact_for(model: onnx.ModelProto) -> list[str]:
 
 
 def _as_torch_computes(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
-    """The providers, with what is torch's on CUDA wherever the caller has chosen nothing: its default stream, which is
-    returned, its memory, and TF32 only where torch's float32 products are rounded to that.
+    """The providers, with what suits torch on CUDA wherever the caller has chosen nothing, and the stream they run on.
 
-    The stream goes by the handle that CUDA has for it, as ONNX Runtime takes 0, torch's, for "none given".
+    It is torch's default stream, by the handle that CUDA has for it: ONNX Runtime takes 0, torch's, for "none given".
+    Float32 products are rounded to TF32 only where torch's are. The arena grows by what is asked for, where it would
+    double, as torch needs the memory beside it; ONNX Runtime takes none of torch's on a stream that is given.
     """
     chosen, stream = [], None
     for name, given in providers:
         options = dict(given)
         if name == _CUDA:
-            options.setdefault(_TF32, str(int(torch.backends.cuda.matmul.fp32_precision == "tf32")))
+            is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
+            options = {_TF32: str(int(is_rounded)), "arena_extend_strategy": "kSameAsRequested", **options}
             if _STREAM not in options:
                 stream = torch.cuda.default_stream(int(options.get("device_id", 0)))
-                options = {_STREAM: _DEFAULT_STREAM, **torch_memory(stream.device_index), **options}
+                options[_STREAM] = _DEFAULT_STREAM
         chosen.append((name, options))
     return chosen, stream
 
@@ -162,6 +171,13 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
     where = (
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
-    kinds = ((OutOfRangeError, _OUT_OF_RANGE), (OutOfMemoryError, _OUT_OF_MEMORY))
-    kind = next((kind for kind, said in kinds if any(words in text for words in said)), ExecutionError)
+    kind = ExecutionError
+    if any(words in text for words in _OUT_OF_RANGE):
+        kind = OutOfRangeError
+    elif _is_out_of_memory(text):
+        kind = OutOfMemoryError
     return kind(f"ONNX Runtime failed{where}: {text}")
+
+
+def _is_out_of_memory(text: str) -> bool:
+    return any(words in text for words in _OUT_OF_MEMORY)
