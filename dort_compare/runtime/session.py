@@ -35,13 +35,14 @@ class OutOfMemoryError(ExecutionError, torch.OutOfMemoryError):
 class Session:
     """An ``InferenceSession`` with, on CUDA, torch's default stream, which its kernels run on.
 
-    ``constants`` are inputs of the session that are the same in every run.
+    ``constants`` are inputs of the session that are the same in every run; kernels of CUDA read those ``on_cpu`` there.
     """
 
     onnx_session: ort.InferenceSession
     stream: torch.cuda.Stream | None
     origins: Mapping[str, provenance.Provenance]
     constants: Mapping[str, torch.Tensor]
+    on_cpu: frozenset[str] = frozenset()
 
     def run(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
         """What ``outputs`` hold, each on the device named beside it; see ``prepared``."""
@@ -52,12 +53,15 @@ class Session:
     ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
         """A function of torch tensors, in the order of ``inputs``, that returns what ``outputs`` hold.
 
-        On CUDA it runs in order with torch's current stream, without waiting for the device.
+        On CUDA it runs in order with torch's current stream, and waits for the device only where a result is to lie on
+        the CPU, or a kernel reads on the CPU, such as a size, what is handed over on the device.
         """
-        binding = Binding(self.onnx_session, [*inputs, *self.constants], outputs)
+        names = [*inputs, *self.constants]
+        binding = Binding(self.onnx_session, names, outputs)
         constants = list(self.constants.values())
+        on_cpu = [i for i, name in enumerate(names) if name in self.on_cpu]
         options = ort.RunOptions()
-        if self.stream is not None:
+        if self.stream is not None and all(device.type == "cuda" for device in outputs.values()):
             options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -65,7 +69,10 @@ class Session:
             try:
                 if self.stream is None:
                     return binding.run([*tensors, *constants], options)
-                return _in_order(self.stream, binding, [*tensors, *constants], options)
+                given = [*tensors, *constants]
+                for i in on_cpu:  # ONNX Runtime would not wait for the copy that it makes
+                    given[i] = given[i].cpu()
+                return _in_order(self.stream, binding, given, options)
             except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
                 raise without_memory(tensors) or _explained(problem, self.origins) from None
 
@@ -128,7 +135,19 @@ def make_session(
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
     if stream is not None:  # what still runs gives memory back to the session, from a thread that may not end one
         weakref.finalize(session, stream.synchronize)
-    return Session(session, stream, origins, constants)
+    return Session(session, stream, origins, constants, _read_on_cpu(session, model) if stream else frozenset())
+
+
+def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> frozenset[str]:
+    """The inputs that a kernel reads on the CPU, such as a size; none where ONNX Runtime is too old to say.
+
+    Of what no node reads it says the same.
+    """
+    if not hasattr(session, "get_input_memory_infos"):
+        return frozenset()
+    read = {name for node in model.graph.node for name in node.input}
+    infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
+    return frozenset(value.name for value, info in infos if info.name == "Cpu" and value.name in read)
 
 
 def _inexact_for(model: onnx.ModelProto) -> list[str]:

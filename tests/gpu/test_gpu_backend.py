@@ -91,6 +91,15 @@ def test_what_lies_on_the_cpu_stays_there() -> None:
     assert (plus.device.type, plus.item()) == ("cpu", 4)
 
 
+def test_a_program_may_end_while_it_runs() -> None:
+    """ONNX Runtime's own threads would end the process where they are the last to hold a session's memory."""
+    x = torch.randn(64, 64, device="cuda")
+    for size in range(1, 100):
+        torch._dynamo.reset()
+        found = torch.compile(lambda x, size=size: torch.cat([x, x[:size]]).sum(0), backend="dort")(x)
+        assert torch.allclose(found, x.sum(0) + x[:size].sum(0), atol=1e-4)
+
+
 def test_a_model_that_moves_is_compiled_again() -> None:
     module = nn.Linear(4, 3)
     compiled, x = torch.compile(module, backend="dort"), torch.randn(2, 4)

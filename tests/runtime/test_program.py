@@ -296,3 +296,14 @@ class TestCuda:
         assert y.device.type == "cuda"
         assert z.device.type == "cpu"
         assert torch.equal(z, torch.ones(2))
+
+    def test_a_size_that_the_device_computes_is_waited_for(self) -> None:
+        there = GraphOutput("y", dtype=torch.int64, device=torch.device("cuda", 0))
+        signature = Signature((GraphInput("n", torch.int64),), (there,))
+        numbers = "zero = Constant<value_int=0>() one = Constant<value_int=1>()"
+        body = f"(int64 n) => (int64[N] y) {{ {numbers} y = Range(zero, n, one) }}"
+        count = program(body, signature, providers=("cuda", "cpu"))
+        slow = torch.randn(4096, 4096, device="cuda")
+        for size in range(1, 100):
+            n = (slow @ slow).isfinite().sum() * 0 + size
+            assert torch.equal(count(n)[0], torch.arange(size, device="cuda"))  # type: ignore[arg-type]
