@@ -14,7 +14,7 @@ from torch import fx
 aten = torch.ops.aten
 
 REASON = "torch's fused kernel"
-_FUSED = {
+FUSED = {
     aten._scaled_dot_product_flash_attention.default,
     aten._scaled_dot_product_flash_attention_backward.default,
     aten._scaled_dot_product_efficient_attention.default,
@@ -22,9 +22,9 @@ _FUSED = {
     aten._scaled_dot_product_cudnn_attention.default,
     aten._scaled_dot_product_cudnn_attention_backward.default,
 }
+"""Torch has these for GPUs alone."""
 
 
 def left_to_torch(graph_module: fx.GraphModule) -> Mapping[str, str]:
     """The calls of a graph that run on torch's kernels because those are better, by name, and why."""
-    calls = (node for node in graph_module.graph.nodes if node.target in _FUSED)
-    return {call.name: REASON for call in calls if call.meta["val"][0].device.type == "cuda"}
+    return {node.name: REASON for node in graph_module.graph.nodes if node.target in FUSED}
