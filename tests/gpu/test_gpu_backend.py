@@ -143,5 +143,5 @@ def test_a_dump_is_checked_on_either_device(
 
 def test_what_onnx_runtime_ships_is_compared_too() -> None:
     module, inputs = llama()
-    report = compare(module, inputs, backward=True, provider="cuda", optimized=True, repeats=2)
+    report = compare(module, inputs, backward=True, provider="cuda", optimized=True)
     assert report.verdict == "agree", str(report)

@@ -14,6 +14,10 @@ if not torch.cuda.is_available():
 
 CUDA = SessionSettings(("cuda", "cpu"))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+NOT_THE_CPUS = {
+    "aten._to_copy.default": "of what an integer cannot hold, CUDA makes another number than the CPU",
+    "aten.index_put.default": "of two writes to one place, either may win on CUDA",
+}
 CASES = [
     pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS for dtype in row.dtypes if dtype in DTYPES
 ]
@@ -21,6 +25,8 @@ CASES = [
 
 @pytest.mark.parametrize(("row", "dtype"), CASES)
 def test_values_are_torchs(row: Row, dtype: torch.dtype) -> None:
+    if reason := NOT_THE_CPUS.get(str(row.target)):
+        pytest.skip(reason)
     calls = list(row.calls(dtype))
     assert calls, "no sample reaches the overload"
     problems = complaints(calls[::3], newest_opset(), row.units, row.scale, CUDA)
