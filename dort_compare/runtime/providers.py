@@ -19,6 +19,7 @@ Provider = tuple[str, dict[str, Any]]
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3
+_CUDA_GRAPH = "enable_cuda_graph"
 _ENV_ALLOCATORS = "session.use_env_allocators"
 _WAITS_BRIEFLY = {"session.intra_op.spin_duration_us": "200"}
 _STOPS = {"session.force_spinning_stop": "1"}
@@ -148,6 +149,8 @@ def _resolve(spec: ProviderSpec) -> Provider:
             raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
     name = _SHORT.get(name, name)
     if name == _SHORT["cuda"]:
+        if str(options.get(_CUDA_GRAPH, 0)).lower() in ("1", "true"):
+            raise UsageError(f"{_CUDA_GRAPH} would have all calls read and write the first one's memory; leave it out")
         _prepare_cuda()
     available = ort.get_available_providers()
     if name not in available:

@@ -78,6 +78,10 @@ def test_a_session_options_object_is_taken_as_it_is() -> None:
     [
         ({"providers": ("cpuu",)}, "unknown execution provider 'cpuu', did you mean 'cpu'?"),
         ({"providers": ("CPUExecutionProvide",)}, "did you mean 'CPUExecutionProvider'?"),
+        (
+            {"providers": (("cuda", {"enable_cuda_graph": True}),)},
+            "read and write the first one's memory; leave it out",
+        ),
         ({"session_options": {"intra_op_num_thread": 1}}, "did you mean 'intra_op_num_threads'?"),
         ({"session_options": {"add_initializer": 1}}, "unknown session option 'add_initializer'"),
         ({"session_options": {"intra_op_num_threads": "two"}}, "'intra_op_num_threads' cannot be 'two'"),
