@@ -121,6 +121,8 @@ def make_session(
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _as_torch_computes(providers)
+    if stream is not None:
+        constants = {name: tensor.to(stream.device) for name, tensor in constants.items()}
     options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
