@@ -128,8 +128,8 @@ def hypot(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 def frexp(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
 
-    x = mantissa 2^exponent with the mantissa in [1/2, 1). The exponent comes from the logarithm, which may miss it by
-    one where x is next to a power of two; what is 0 or not finite has 0.
+    x = mantissa 2^exponent with the mantissa in [1/2, 1); what is 0 or not finite has the exponent 0. Its guess may be
+    one off. Scaled by powers of two off a table, for those that ONNX Runtime's CUDA provider computes are rounded.
     """
     mantissa, exponent = op.result
     if mantissa.dtype == torch.float64:
@@ -138,16 +138,26 @@ def frexp(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     x = op.cast(x, torch.float64)
     size = op.Abs(x)
     regular = op.And(op.Greater(size, 0), op.Less(size, math.inf))
-    guess = op.Add(op.Floor(op.Div(op.Log(op.Where(regular, size, 1)), math.log(2))), 1)
-    scaled = op.Mul(size, _two_to(op, op.Neg(guess)))
+    guess = _guessed_exponent(op, op.Where(regular, size, 1))
+    scaled = op.Mul(size, _one_over_two_to(op, guess))
     above, below = op.GreaterOrEqual(scaled, 1), op.Less(scaled, 0.5)
-    missed = op.Sub(op.cast(above, torch.float64), op.cast(below, torch.float64))
+    missed = op.Sub(op.cast(above, torch.int64), op.cast(below, torch.int64))
     power = op.Where(regular, op.Add(guess, missed), 0)
-    return op.cast(op.Mul(x, _two_to(op, op.Neg(power))), mantissa.dtype), op.cast(power, exponent.dtype)
+    return op.cast(op.Mul(x, _one_over_two_to(op, power)), mantissa.dtype), op.cast(power, exponent.dtype)
 
 
-def _two_to(op: Builder, exponent: ir.Value) -> ir.Value:
-    return op.Pow(op.const(2, torch.float64), exponent)
+def _guessed_exponent(op: Builder, size: ir.Value) -> ir.Value:
+    """By the logarithm, which may miss it by one next to a power of two."""
+    return op.cast(op.Add(op.Floor(op.Div(op.Log(size), math.log(2))), 1), torch.int64)
+
+
+_EXPONENTS = range(-149, 130)
+"""Of all float32 numbers, one more at either end."""
+
+
+def _one_over_two_to(op: Builder, exponent: ir.Value) -> ir.Value:
+    powers = op.const([2.0**-e for e in _EXPONENTS], torch.float64)
+    return op.Gather(powers, op.Sub(exponent, _EXPONENTS.start), axis=0)
 
 
 @lowering(aten.ldexp.Tensor)
