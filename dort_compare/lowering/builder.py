@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -77,6 +78,8 @@ class Builder:
         def write(*inputs: Any, _outputs: int = 1, **attributes: Any) -> Any:
             if op_type.startswith("Reduce"):
                 inputs = _with_axes_from_front(*inputs)
+                if op_type in _OF_NOTHING and (reduced := _empty_reduction(*inputs)):
+                    return self._of_nothing(op_type, inputs[0], reduced, **attributes)
             return self._write(op_type, inputs, attributes, _outputs)
 
         return write
@@ -98,6 +101,19 @@ class Builder:
         self._infer(node, operator.schema)
         node.metadata_props.update(self._metadata)
         return node.outputs[0] if outputs == 1 else node.outputs
+
+    def _of_nothing(self, op_type: str, x: ir.Value, reduced: set[int], *, keepdims: int = 1) -> ir.Value:
+        """What ONNX says of a reduction of no elements, which ONNX Runtime's CUDA kernels refuse or leave unset."""
+        assert x.shape is not None
+        kept = [d for d in range(len(x.shape)) if keepdims or d not in reduced]
+        sizes = [1 if d in reduced else self._own_size(x, d) for d in kept]
+        return self.Expand(self.const(_OF_NOTHING[op_type](dtype_of(x)), dtype_of(x)), self.dims(sizes))
+
+    def _own_size(self, x: ir.Value, dim: int) -> Dim:
+        """The size along ``dim``, counted from the front, of any value."""
+        assert x.shape is not None
+        size = x.shape[dim]
+        return size if isinstance(size, int) else self.Squeeze(self.Shape(x, start=dim, end=dim + 1), [0])
 
     def _operand(self, x: Any, dtype: ir.DataType | None) -> ir.Value | None:
         """``x`` as an input: numbers become a constant, of ``dtype`` or of the dtype that torch gives them."""
@@ -199,6 +215,33 @@ def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
     if not axes or not isinstance(axes[0], list) or x.shape is None:
         return x, *axes
     return x, [axis % len(x.shape) for axis in axes[0]]
+
+
+def _empty_reduction(x: ir.Value, axes: Any = None) -> set[int]:
+    """The dimensions along which a reduction goes, if one of them is known to be of size 0; none if not."""
+    if x.shape is None or (isinstance(axes, ir.Value) and axes.const_value is None):
+        return set()
+    if isinstance(axes, ir.Value) and axes.const_value is not None:
+        axes = axes.const_value.numpy().tolist()
+    reduced = {axis % len(x.shape) for axis in axes or range(len(x.shape))}
+    return reduced if any(x.shape[d] == 0 for d in reduced) else set()
+
+
+def _lowest(dtype: torch.dtype) -> float | int | bool:
+    return -math.inf if dtype.is_floating_point else dtype != torch.bool and torch.iinfo(dtype).min
+
+
+def _highest(dtype: torch.dtype) -> float | int | bool:
+    return math.inf if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
+
+
+_OF_NOTHING: dict[str, Callable[[torch.dtype], float | int | bool]] = {
+    **dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), lambda _: 0),
+    "ReduceProd": lambda _: 1,
+    "ReduceMax": _lowest,
+    "ReduceMin": _highest,
+}
+"""What reductions of no elements result in."""
 
 
 def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:

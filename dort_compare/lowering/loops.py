@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder, Dim, is_empty
 
 State = Sequence[ir.Value]
 Step = Callable[..., State]
@@ -30,13 +30,21 @@ def loop(op: Builder, count: Dim, state: State, step: Step, *, resizes: bool = F
 
 
 def repeated(op: Builder, state: State, going: Going, step: Step) -> tuple[ir.Value, ...]:
-    """The state in which every element has stopped, and stays. It keeps its dtypes, its shapes may broadcast."""
+    """The state in which every element has stopped, and stays. It keeps its dtypes, its shapes may broadcast.
+
+    Of no elements one round, which broadcasts the shapes: ONNX Runtime's CUDA provider cannot ask whether any goes on.
+    """
+
+    def one_round(rounds: ir.Value, *before: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        goes = going(rounds, *before)
+        return goes, [op.Where(goes, new, old) for new, old in zip(step(rounds, *before), before, strict=True)]
 
     def body(rounds: ir.Value, _: ir.Value, *before: ir.Value) -> State:
-        goes = going(rounds, *before)
-        after = [op.Where(goes, new, old) for new, old in zip(step(rounds, *before), before, strict=True)]
+        goes, after = one_round(rounds, *before)
         return op.Greater(op.ReduceSum(op.cast(goes, torch.float32), keepdims=0), 0), *after
 
+    if is_empty(op.result):
+        return tuple(one_round(op.const(0), *state)[1])
     return _loop(op, None, op.const(True, torch.bool), state, [None] * len(state), body)
 
 
