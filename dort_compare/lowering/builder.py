@@ -134,6 +134,12 @@ class Builder:
         results = self.result if isinstance(self.result, (tuple, list)) else [self.result]
         return next(result.dtype for result in results if result is not None)
 
+    @property
+    def on_cuda(self) -> bool:
+        """Whether torch traced the result on a CUDA device, where ONNX Runtime's CUDA provider is to compute it."""
+        results = self.result if isinstance(self.result, (tuple, list)) else [self.result]
+        return any(isinstance(result, torch.Tensor) and result.device.type == "cuda" for result in results)
+
     def wanted(self, position: int) -> bool:
         """Whether the graph reads result ``position`` of an op that returns several."""
         return any(user.target is operator.getitem and user.args[1] == position for user in self._node.users)

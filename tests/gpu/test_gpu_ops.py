@@ -1,4 +1,7 @@
-"""Every lowering on the CUDA provider against torch's own kernels: the rows of ``tests/lowering/test_ops.py``."""
+"""Every lowering on the CUDA provider against torch's own kernels: the rows of ``tests/lowering/test_ops.py``.
+
+Their tensors are on the CPU; what is lowered otherwise for CUDA devices is lowered so here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import torch
 from op_calls import complaints
 from op_rows import ROWS, Row
 
+from dort_compare.lowering.builder import Builder
 from dort_compare.runtime import SessionSettings, newest_opset
 
 if not torch.cuda.is_available():
@@ -21,6 +25,11 @@ NOT_THE_CPUS = {
 CASES = [
     pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS for dtype in row.dtypes if dtype in DTYPES
 ]
+
+
+@pytest.fixture(autouse=True)
+def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Builder, "on_cuda", True)
 
 
 @pytest.mark.parametrize(("row", "dtype"), CASES)

@@ -11,13 +11,21 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, is_empty, is_floating, shape_of
 from dort_compare.lowering.ops.extremes import picked
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sums import running_sum
 
 aten = torch.ops.aten
 Pair = tuple[ir.Value, ir.Value]
 
+_LARGEST = torch.finfo(torch.float64).max
+_ALMOST_LARGEST = math.nextafter(_LARGEST, 0)
+_KINDS = (-math.inf, -_LARGEST, _ALMOST_LARGEST, _LARGEST)
+"""What an element of a kind, counted from 0, is not above and those of the next are; NaN is of the sixth."""
+
 
 def _ranked(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
     """Where the ``count`` first elements stand along ``dim``, in order; equal ones in theirs, NaN as the largest."""
+    if op.on_cuda:
+        return _ranked_on_cuda(op, x, count, dim, largest)
     if x.dtype == ir.DataType.DOUBLE:
         return _ranked_in_two_passes(op, x, count, dim, largest)
     return _top(op, _keys(op, x), count, dim, largest)
@@ -30,23 +38,21 @@ def _length(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 
 
 def _top(op: Builder, keys: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
-    """TopK leaves equal elements in their order."""
+    """On the CPU TopK leaves equal elements in their order."""
     return op.TopK(keys, count, axis=dim, largest=int(largest), sorted=1, _outputs=2)[1]
 
 
 def _keys(op: Builder, x: ir.Value) -> ir.Value:
-    """What orders the elements as torch does, for ONNX Runtime does not order NaN.
+    """What orders the elements as torch does, for ONNX Runtime does not order NaN, and on CUDA nothing infinite.
 
-    Narrower floats become float64, NaN infinite and infinity 1e300.
+    Narrower floats become float64, infinity 2^200 and NaN 2^201.
     """
     if x.dtype == ir.DataType.BOOL:
         return op.cast(x, torch.uint8)
     if not is_floating(x):
         return x
-    wide = op.cast(x, torch.float64)
-    number = lambda value: op.const(value, torch.float64)  # noqa: E731
-    finite = op.Where(op.Equal(wide, number(math.inf)), number(1e300), wide)
-    return op.Where(op.IsNaN(x), number(math.inf), finite)
+    finite = op.Clip(op.cast(x, torch.float64), -(2.0**200), 2.0**200)
+    return op.Where(op.IsNaN(x), 2.0**201, finite)
 
 
 def _ranked_in_two_passes(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
@@ -57,6 +63,81 @@ def _ranked_in_two_passes(op: Builder, x: ir.Value, count: ir.Value, dim: int, l
     flags = op.GatherElements(op.cast(is_nan, torch.uint8), by_value, axis=dim)
     by_nan = _top(op, flags, count, dim, largest)
     return op.GatherElements(by_value, by_nan, axis=dim)
+
+
+def _ranked_on_cuda(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
+    """By keys of which no two are equal and none is at an end of its dtype's range.
+
+    ONNX Runtime's CUDA kernel (1.31) fills up a row with an end of that range, and answers with the filling where an
+    element is beyond it; and equal elements of a row longer than 256 it leaves in any order.
+    """
+    if x.dtype == ir.DataType.DOUBLE:
+        return _ranked_by_runs(op, x, count, dim, largest)
+    if x.dtype == ir.DataType.INT64:
+        return _ranked_by_halves(op, x, count, dim, largest)
+    return _top(op, _distinct(op, x, dim, largest), count, dim, largest)
+
+
+def _distinct(op: Builder, x: ir.Value, dim: int, largest: bool) -> ir.Value:
+    """Keys that order the elements as torch does, equal ones by their places; of an int64 no more than 2^32 in size.
+
+    An integer is multiplied by the length of the row, so that there is room for the place. Of a float64 that holds 24
+    bits of a narrower float the last 28 are free for it.
+    """
+    place, with_place = _places(op, x, dim), op.Sub if largest else op.Add
+    if not is_floating(x):
+        return with_place(op.Mul(op.cast(x, torch.int64), _length(op, x, dim)), place)
+    keys = _keys(op, x)
+    last_bit = op.Where(op.Equal(keys, 0), 2.0**-250, op.Mul(op.Abs(keys), 2.0**-52))
+    return with_place(keys, op.Mul(last_bit, op.cast(place, torch.float64)))
+
+
+def _rank(x: ir.Value) -> int:
+    assert x.shape is not None
+    return len(x.shape)
+
+
+def _places(op: Builder, x: ir.Value, dim: int) -> ir.Value:
+    """0, 1, ... along ``dim``, of size 1 in the dimensions behind it."""
+    behind = range(1, _rank(x) - dim % _rank(x))
+    places = op.Range(op.const(0), op.Squeeze(_length(op, x, dim), [0]), op.const(1))
+    return op.Unsqueeze(places, list(behind)) if behind else places
+
+
+def _ranked_by_halves(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
+    """An int64 by its lower 32 bits, then by the upper ones."""
+    low = op.Mod(x, 2**32)
+    high = op.Div(op.Sub(x, low), 2**32)
+    by_low = _top(op, _distinct(op, low, dim, largest), _length(op, x, dim), dim, largest)
+    ordered = op.GatherElements(high, by_low, axis=dim)
+    return op.GatherElements(by_low, _top(op, _distinct(op, ordered, dim, largest), count, dim, largest), axis=dim)
+
+
+def _ranked_by_runs(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
+    """A float64 has no bits to spare: sorted by value, then by its kind, the number of its run, and its place."""
+    everything = _length(op, x, dim)
+    inside = op.Clip(op.Where(op.IsNaN(x), 0, x), -_ALMOST_LARGEST, _ALMOST_LARGEST)
+    by_value = _top(op, inside, everything, dim, largest)
+    new_run = op.cast(_new_runs(op, op.GatherElements(inside, by_value, axis=dim), dim), torch.float64)
+    runs = op.cast(running_sum(op, new_run, dim % _rank(x)), torch.int64)
+    kinds = op.GatherElements(_kinds(op, x, largest), by_value, axis=dim)
+    keys = op.Add(op.Mul(op.Add(op.Mul(kinds, everything), runs), everything), by_value)
+    return op.GatherElements(by_value, _top(op, keys, count, dim, largest=False), axis=dim)
+
+
+def _kinds(op: Builder, x: ir.Value, largest: bool) -> ir.Value:
+    """The number of each element's kind, counted from what comes first."""
+    kinds = op.Where(op.IsNaN(x), op.const(len(_KINDS) + 1), op.const(0))
+    for bound in _KINDS:
+        kinds = op.Add(kinds, op.cast(op.Greater(x, bound), torch.int64))
+    return op.Sub(op.const(len(_KINDS) + 1), kinds) if largest else kinds
+
+
+def _new_runs(op: Builder, ordered: ir.Value, dim: int) -> ir.Value:
+    """1 where an element is not equal to the one in front of it along ``dim``, 0 elsewhere."""
+    before, after = op.Slice(ordered, [0], [-1], [dim]), op.Slice(ordered, [1], [2**63 - 1], [dim])
+    first = op.Expand(op.const(0), op.Shape(op.Slice(ordered, [0], [1], [dim])))
+    return op.Concat(first, op.cast(op.Not(op.Equal(before, after)), torch.int64), axis=dim)
 
 
 def ascending(op: Builder, x: ir.Value) -> ir.Value:
@@ -179,10 +260,7 @@ def mode(op: Builder, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Pair
         return _single(op, x)
     places = _ranked(op, x, _length(op, x, dim), dim, largest=False)
     ordered = op.GatherElements(x, places, axis=dim)
-    before, after = op.Slice(ordered, [0], [-1], [dim]), op.Slice(ordered, [1], [2**63 - 1], [dim])
-    begins = op.cast(op.Not(op.Equal(before, after)), torch.int64)
-    first = op.Expand(op.const(0), op.Shape(op.Slice(ordered, [0], [1], [dim])))
-    runs = op.CumSum(op.Concat(first, begins, axis=dim), op.const(dim))
+    runs = op.CumSum(_new_runs(op, ordered, dim), op.const(dim))
     zeros = op.Expand(op.const(0), op.Shape(runs))
     counts = op.ScatterElements(zeros, runs, op.Expand(op.const(1), op.Shape(runs)), axis=dim, reduction="add")
     longest = op.ArgMax(counts, axis=dim, keepdims=1)
