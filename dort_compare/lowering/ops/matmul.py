@@ -47,10 +47,14 @@ def _added(op: Builder, product: ir.Value, bias: ir.Value, beta: Number, alpha: 
 def addbmm(op: Builder, bias: ir.Value, x: ir.Value, y: ir.Value, beta: Number = 1, alpha: Number = 1) -> ir.Value:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
 
-    The sum over the batch of x y is one product of matrices, [N, B K] and [B K, M].
+    The sum over the batch of x y is one product of matrices, [N, B K] and [B K, M]; of no products, or of products of
+    no terms, it is zero.
     """
+    if not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
+        raise op.unsupported("a sum of products of symbolic size")
     rows, columns = op.result.shape
-    if is_empty(x, y) or not all(isinstance(n, int) for n in (*shape_of(x), *shape_of(y))):
-        raise op.unsupported("a sum of no products, or of products of symbolic size")
+    if is_empty(x, y):
+        start = op.const(0, dtype_of(x)) if beta == 0 else scaled(op, bias, beta)
+        return op.Expand(start, [rows, columns])
     left = op.Reshape(op.Transpose(x, perm=[1, 0, 2]), [rows, -1])
     return _added(op, op.MatMul(left, op.Reshape(y, [-1, columns])), bias, beta, alpha)

@@ -33,6 +33,15 @@ def sums_of_products(dtype: torch.dtype) -> Iterable[Sample]:
     yield from (case(new(dtype, *size), x, y) for size in ((2, 5), (5,), ()))
     yield case(new(dtype, 5), x, y, beta=2, alpha=3)
     yield case(new(dtype, 5), x, y, beta=0, alpha=1)
+    # no matrices, no terms, no rows, no columns
+    for batch, rows, terms, columns in ((0, 2, 3, 4), (3, 2, 0, 4), (3, 0, 2, 4), (3, 2, 4, 0)):
+        x, y = new(dtype, batch, rows, terms), new(dtype, batch, terms, columns)
+        yield from (case(new(dtype, *size), x, y) for size in ((rows, columns), (columns,), ()))
+        yield case(new(dtype, columns), x, y, beta=2, alpha=3)
+        yield case(new(dtype, columns), x, y, beta=0, alpha=3)
+    if dtype.is_floating_point:
+        yield case(torch.full([4], torch.nan, dtype=dtype), new(dtype, 3, 2, 0), new(dtype, 3, 0, 4), beta=0)
+        yield case(torch.full([4], torch.nan, dtype=dtype), new(dtype, 3, 2, 0), new(dtype, 3, 0, 4), beta=0.5)
 
 
 def bilinear(dtype: torch.dtype) -> Iterable[Sample]:
