@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 import torch
+from torch.torch_version import TorchVersion
 
 from dort_compare.lowering.builder import Builder, fake_of
 from dort_compare.lowering.ops.comparison import clamp
@@ -146,10 +147,16 @@ def hardswish_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
 
 
 @lowering(aten.softshrink.default)
-@in_kernel_dtype(exact_numbers=True)
-def softshrink(op: Builder, x: ir.Value, lambd: ir.Value | None = None) -> ir.Value:
-    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    width = 0.5 if lambd is None else lambd
+def softshrink(op: Builder, x: ir.Value, lambd: Number = 0.5) -> ir.Value:
+    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor
+
+    In half precision torch rounds lambd first; up to 2.13 its kernel for CPUs does not.
+    """
+    is_exact = op.result.device.type == "cpu" and TorchVersion(torch.__version__) < "2.14"
+    return in_kernel_dtype(exact_numbers=is_exact)(_softshrink)(op, x, lambd)
+
+
+def _softshrink(op: Builder, x: ir.Value, width: ir.Value) -> ir.Value:
     size = op.Abs(x)
     shrunk = op.Mul(op.Sign(x), op.Sub(size, width))
     return op.Where(op.LessOrEqual(size, width), 0, shrunk)
