@@ -81,6 +81,7 @@ def cylinders(dtype: torch.dtype) -> Iterable[Sample]:
     """Between and at the bounds of the formulas, and at the ends; no further, where waves are all rounding."""
     if not dtype.is_floating_point:
         yield case(torch.arange(-9 if dtype.is_signed else 0, 30).to(dtype))
+        yield from (case(torch.tensor(x, dtype=dtype)) for x in (2, 5, 22))
         return
     for low, high in ((0, 2), (2, 5), (5, 30), (-30, 0)):
         yield case(new(dtype, 2, 50, low=low, high=high))
