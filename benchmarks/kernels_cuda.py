@@ -74,6 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("no CUDA device: torch.cuda.is_available() is False")
+    torch.set_num_threads(options.threads)
     title = f"Kernels of a step on a GPU: {torch.cuda.get_device_name()}"
     columns = ("backend", "kernel", "calls", "ms")
     show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), columns, rows(options)), options.write)

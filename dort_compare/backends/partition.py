@@ -50,13 +50,14 @@ def compile_graph(
     phase: Phase,
     keep: Keep,
     store: Store | None = None,
-    release: bool = False,
+    serving: bool = False,
 ) -> tuple[Boxed, Sequence[Fallback]]:
     """The boxed callable for one AOTAutograd graph, and which of its nodes fall back to eager torch.
 
-    The graph is lowered whole, but for a backward graph that is to ``release`` what it reads as it runs; only where
-    that fails is it cut around what ONNX Runtime does not run. Each piece that it does run is given to ``keep`` like a
-    whole graph. What ``store`` holds is not lowered again.
+    The graph is lowered whole; only where that fails is it cut around what ONNX Runtime does not run. Each piece that
+    it does run is given to ``keep`` like a whole graph. What ``store`` holds is not lowered again. A graph that is
+    ``serving``, and not to be looked at, is cut for speed too: around what torch's kernels do better, or, a backward
+    one, to release what it reads as it runs.
 
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider
     that is not there (RuntimeUnavailableError) is raised in any case.
@@ -65,11 +66,11 @@ def compile_graph(
         still = still_inputs(graph_module) if options.freeze and phase == "inference" else frozenset()
         given = options, example_inputs, phase, still, told.stages
         build = Building(*given) if store is None else Cached(*given, store)
-        return _compiled(graph_module, build, keep, told, release and phase == "backward")
+        return _compiled(graph_module, build, keep, told, serving)
 
 
 def _compiled(
-    graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation, release: bool
+    graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation, serving: bool
 ) -> tuple[Boxed, Sequence[Fallback]]:
     options, phase = build.options, build.phase
 
@@ -79,18 +80,18 @@ def _compiled(
         told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
         return made.boxed
 
-    left = left_to_torch(graph_module) if options.fallback and options.rewrites else {}
-    reasons = dict(build.refused(graph_module)) if options.fallback else {}
+    left = left_to_torch(graph_module) if serving and options.fallback else {}
+    reasons = _without(left, build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:
-            split, built = _built(graph_module, build, left, release)
+            split, built = _built(graph_module, build, left, serving and phase == "backward")
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:
             if not options.fallback:
                 raise
             with told.stages("cut"):
-                reasons = _reasons(options, graph_module, build.example_inputs, phase, problem)
+                reasons = _without(left, _reasons(options, graph_module, build.example_inputs, phase, problem))
             if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
                 build.refuse(graph_module, reasons)
         else:
@@ -109,6 +110,11 @@ def _compiled(
     if fallbacks:
         warn(fallbacks, graph_module)
     return in_order(cut), fallbacks
+
+
+def _without(left: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, str]:
+    """What is refused of the rest: what is ``left`` to torch anyway is no fallback."""
+    return {name: reason for name, reason in reasons.items() if name not in left}
 
 
 def _built(

@@ -225,20 +225,26 @@ def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
 
 def _empty_reduction(x: ir.Value, axes: Any = None) -> set[int]:
     """The dimensions along which a reduction goes, if one of them is known to be of size 0; none if not."""
-    if x.shape is None or (isinstance(axes, ir.Value) and axes.const_value is None):
+    if isinstance(axes, ir.Value):
+        axes = axes.const_value and axes.const_value.numpy().tolist()
+        if axes is None:
+            return set()
+    if x.shape is None:
         return set()
-    if isinstance(axes, ir.Value) and axes.const_value is not None:
-        axes = axes.const_value.numpy().tolist()
     reduced = {axis % len(x.shape) for axis in axes or range(len(x.shape))}
     return reduced if any(x.shape[d] == 0 for d in reduced) else set()
 
 
 def _lowest(dtype: torch.dtype) -> float | int | bool:
-    return -math.inf if dtype.is_floating_point else dtype != torch.bool and torch.iinfo(dtype).min
+    if dtype == torch.bool:
+        return False
+    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
 def _highest(dtype: torch.dtype) -> float | int | bool:
-    return math.inf if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
+    if dtype == torch.bool:
+        return True
+    return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 _OF_NOTHING: dict[str, Callable[[torch.dtype], float | int | bool]] = {

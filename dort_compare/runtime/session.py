@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -23,7 +23,10 @@ _CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
 _TF32 = "use_tf32"
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
-_OUT_OF_MEMORY = ("Failed to allocate memory", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
+_OUT_OF_MEMORY = (
+    *("Failed to allocate memory", "out of memory"),
+    *("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"),
+)
 _WORD = re.compile(r"\w[\w.]*\w")
 
 
@@ -67,11 +70,11 @@ class Session:
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             refuse_tangents(tensors)
             try:
-                if self.stream is None:
-                    return binding.run([*tensors, *constants], options)
                 given = [*tensors, *constants]
                 for i in on_cpu:  # ONNX Runtime would not wait for the copy that it makes
                     given[i] = given[i].cpu()
+                if self.stream is None:
+                    return binding.run(given, options)
                 return _in_order(self.stream, binding, given, options)
             except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
                 raise without_memory(tensors) or _explained(problem, self.origins) from None
@@ -121,8 +124,6 @@ def make_session(
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
     chosen, stream = _as_torch_computes(providers)
-    if stream is not None:
-        constants = {name: tensor.to(stream.device) for name, tensor in constants.items()}
     options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
@@ -135,9 +136,12 @@ def make_session(
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
-    if stream is not None:  # what still runs gives memory back to the session, from a thread that may not end one
+    on_cpu = _read_on_cpu(session, model) if any(name == _CUDA for name, _ in chosen) else frozenset()
+    if stream is not None:
+        # what still runs gives memory back to the session, from a thread that may not end one
         weakref.finalize(session, stream.synchronize)
-    return Session(session, stream, origins, constants, _read_on_cpu(session, model) if stream else frozenset())
+        constants = {n: tensor if n in on_cpu else tensor.to(stream.device) for n, tensor in constants.items()}
+    return Session(session, stream, origins, constants, on_cpu)
 
 
 def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> frozenset[str]:
@@ -147,9 +151,18 @@ def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> froze
     """
     if not hasattr(session, "get_input_memory_infos"):
         return frozenset()
-    read = {name for node in model.graph.node for name in node.input}
+    read = set(_reads(model.graph))
     infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
     return frozenset(value.name for value, info in infos if info.name == "Cpu" and value.name in read)
+
+
+def _reads(graph: onnx.GraphProto) -> Iterator[str]:
+    """What nodes read, those of graphs within them too."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for nested in (attribute.g, *attribute.graphs):
+                yield from _reads(nested)
 
 
 def _inexact_for(model: onnx.ModelProto) -> list[str]:

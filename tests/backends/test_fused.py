@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
 import torch
 from torch import nn
 
-from dort_compare import provenance
-from dort_compare.backends import fused
+from dort_compare import DebugBackend, provenance
+from dort_compare.backends import aot, fused
+from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
+from dort_compare.runtime import Program
 
 aten = torch.ops.aten
 LLAMA = LlamaConfig(hidden=64, heads=4, kv_heads=2, intermediate=96, vocabulary=50, layers=2, attention="sdpa")
@@ -32,11 +33,22 @@ def gradients(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...])
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
-def fx_nodes(folder: Path) -> list[set[str]]:
-    """The FX nodes that the ONNX nodes of each dumped model come from."""
-    graphs = json.loads((folder / "manifest.json").read_text())["graphs"]
-    models = [onnx.load(folder / graph["onnx"]) for graph in graphs.values()]
-    return [{p.value for n in m.graph.node for p in n.metadata_props if p.key == provenance.FX_NODE} for m in models]
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The FX nodes that the ONNX nodes of each program come from, in the order in which programs are made."""
+    found: list[set[str]] = []
+
+    class Seen(Program):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            found.append({node.metadata_props[provenance.FX_NODE] for node in self.model.graph})
+
+    monkeypatch.setattr(aot, "Program", Seen)
+    return found
+
+
+def attention_of(programs: Sequence[set[str]]) -> list[str]:
+    return [name for program in programs for name in program if name.startswith(FORWARD)]
 
 
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16])
@@ -51,27 +63,46 @@ def test_a_model_trains_as_in_eager(autocast: torch.dtype | None, said_by: Any) 
     assert said_by("dort_compare") == []
 
 
-def test_the_rest_runs_in_onnx_runtime_in_pieces_around_it(tmp_path: Path) -> None:
+def test_the_rest_runs_in_onnx_runtime_in_pieces_around_it(made: list[set[str]]) -> None:
     model, inputs = build("model", LLAMA, seq=32)
-    gradients(torch.compile(model, backend="dort", options={"dump": tmp_path}), model, inputs)
-    pieces = fx_nodes(tmp_path)
-    assert len(pieces) == 6, "three of the forward graph around two layers' attention, three of the backward one"
-    assert not [name for piece in pieces for name in piece if name.startswith(FORWARD)]
+    gradients(torch.compile(model, backend="dort"), model, inputs)
+    assert len(made) == 6, "three of the forward graph around two layers' attention, three of the backward one"
+    assert not attention_of(made)
 
 
-def test_what_else_has_no_lowering_falls_back_alone(tmp_path: Path, said_by: Any) -> None:
+@pytest.mark.parametrize("has_lowering", [True, False])
+def test_what_else_has_none_falls_back_alone(
+    made: list[set[str]], said_by: Any, monkeypatch: pytest.MonkeyPatch, has_lowering: bool
+) -> None:
     model, inputs = build("model", LLAMA, seq=32)
     noisy = nn.Sequential(model, nn.Dropout())
-    gradients(torch.compile(noisy, backend="dort", options={"dump": tmp_path}), noisy, inputs)
-    (warning, *others) = said_by("dort_compare")
-    assert "of" in warning
-    assert "attention" not in "".join([warning, *others])
-    assert len([piece for piece in fx_nodes(tmp_path) if len(piece) > 1]) >= 6
+    for target in () if has_lowering else fused.FUSED:
+        registry.registered()
+        monkeypatch.delitem(registry._TABLE, target)
+    gradients(torch.compile(noisy, backend="dort"), noisy, inputs)
+    (warning,) = said_by("dort_compare")
+    assert "forward graph: 1 of" in warning
+    assert "native_dropout" in warning
+    assert "attention" not in warning
+    assert len(made) >= 6
+    assert not attention_of(made)
 
 
-def test_no_fallback_leaves_nothing_to_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["no fallback", "dump", "debug"])
+def test_where_graphs_are_looked_at_or_all_is_asked_for_nothing_is_left(
+    made: list[set[str]], tmp_path: Path, how: str
+) -> None:
     model, inputs = build("model", LLAMA, seq=32)
-    gradients(torch.compile(model, backend="dort", options={"dump": tmp_path, "fallback": False}), model, inputs)
-    forward, backward = fx_nodes(tmp_path)
-    assert [name for name in forward if name.startswith(FORWARD)]
-    assert [name for name in backward if name.startswith(FORWARD)]
+    options = {"no fallback": {"fallback": False}, "dump": {"dump": tmp_path}, "debug": {"rewrites": True}}[how]
+    backend = DebugBackend(**options) if how == "debug" else "dort"
+    compiled = torch.compile(model, backend=backend, options=None if how == "debug" else options)
+    gradients(compiled, model, inputs)
+    forward, *backward = made
+    assert attention_of([forward])
+    assert attention_of(backward)
+
+
+def test_the_log_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    model, inputs = build("attention", LLAMA, seq=32)
+    torch.compile(model, backend="dort", options={"verbose": 3})(*inputs)
+    assert f"in eager torch: {fused.REASON}" in capsys.readouterr().err

@@ -26,7 +26,7 @@ SIZES = LlamaConfig(hidden=128, heads=4, kv_heads=2, intermediate=192, vocabular
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(("source", "part", "attention"), itertools.product(SOURCES, PARTS, ATTENTIONS))
+@pytest.mark.parametrize(("source", "part", "attention"), [*itertools.product(SOURCES, PARTS, ATTENTIONS)])
 def test_a_llama_agrees(source: str, part: str, attention: str, precision: str, backward: bool) -> None:
     config = LlamaConfig(**{**vars(SIZES), "attention": attention, "layers": 2 if part == "model" else 1})
     module, inputs = build(part, config, source=source, seq=64, device="cuda", mask=part == "model")

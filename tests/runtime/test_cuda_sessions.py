@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -11,7 +12,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from dort_compare.runtime import SessionSettings
+from dort_compare.runtime import SessionSettings, constants
 from dort_compare.runtime.binding import Binding
 from dort_compare.runtime.session import Session, make_session
 
@@ -26,19 +27,26 @@ OnCuda = Callable[[], Session]
 class Stream:
     """In the place of torch's default stream."""
 
-    device, device_index = CUDA, 0
+    device = CUDA
 
     def __init__(self) -> None:
         self.waits = 0
+        self.waited_for: list[object] = []
 
     def synchronize(self) -> None:
         self.waits += 1
+
+    def wait_stream(self, other: object) -> None:
+        self.waited_for.append(other)
 
 
 class OnCpu(ort.InferenceSession):
     """A session on the CPU that says it is on CUDA."""
 
+    told: Any = ()
+
     def __init__(self, model: bytes, options: Any, providers: Any, **rest: Any) -> None:
+        OnCpu.told = providers
         super().__init__(model, options, ["CPUExecutionProvider"], **rest)
 
     def get_providers(self) -> list[str]:
@@ -89,15 +97,71 @@ def test_what_kernels_read_on_the_cpu_is_copied_there_by_torch(
     assert copied == [2, 2]
 
 
+NESTED = """<ir_version: 10, opset_import: ["" : 18]>
+agraph (bool c, float[2] x, int64[1] size) => (float[N] y) { y = If (c) <
+    then_branch = yes () => (float[N] a) { a = Reshape(x, size) },
+    else_branch = no () => (float[N] b) { b = Neg(x) }> }"""
+
+
+def test_a_size_that_a_graph_within_reads_is_copied_too(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session(onnx.parser.parse_model(NESTED), SessionSettings(), [("CUDAExecutionProvider", {})])
+    assert session.on_cpu == {"c", "x", "size"}
+
+
+def test_another_stream_waits_and_is_waited_for(
+    on_cuda: OnCuda, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
+    (y,) = on_cuda().run(INPUTS, {"y": CPU})
+    assert torch.equal(y, torch.ones(2))
+    assert (stream.waited_for, current.waited_for) == ([current], [stream])
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_callers_stream_is_left_alone_and_sizes_are_copied_all_the_same() -> None:
+    providers = [("CUDAExecutionProvider", {"user_compute_stream": "7"})]
+    session = make_session(onnx.parser.parse_model(RESHAPE), SessionSettings(), providers)
+    assert session.stream is None
+    assert session.on_cpu == {"x", "size"}
+
+
+LARGE = """<ir_version: 10, opset_import: ["" : 18]>
+agraph (float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y = Add(x, c) }"""
+
+
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize(("says", "device"), [("Cpu", "cpu"), ("Cuda", "meta")])
+def test_large_constants_lie_where_they_are_read(monkeypatch: pytest.MonkeyPatch, says: str, device: str) -> None:
+    monkeypatch.setattr(constants, "LIMIT", -1)
+    monkeypatch.setattr(constants, "LARGE", 0)
+    monkeypatch.setattr(Stream, "device", torch.device("meta"))
+    inputs = [SimpleNamespace(name=says)] * 2
+    monkeypatch.setattr(OnCpu, "get_input_memory_infos", lambda _: inputs)
+    session = make_session(onnx.parser.parse_model(LARGE), SessionSettings(), [("CUDAExecutionProvider", {})])
+    assert session.constants["c"].device.type == device
+
+
+def test_what_onnx_runtime_is_told(on_cuda: OnCuda) -> None:
+    """Handle 1 is that of torch's default stream, which is 0 in torch."""
+    on_cuda()
+    (name, told), *_ = OnCpu.told
+    assert name == "CUDAExecutionProvider"
+    assert told == {"use_tf32": "0", "arena_extend_strategy": "kSameAsRequested", "user_compute_stream": "1"}
+
+
+@pytest.mark.parametrize(
+    "message", ["Failed to allocate memory for 4", "CUDA failure 2: out of memory", "CUDA out of memory. Tried"]
+)
 def test_without_memory_a_run_begins_again_with_what_torch_keeps(
-    on_cuda: OnCuda, monkeypatch: pytest.MonkeyPatch
+    on_cuda: OnCuda, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     cleared: list[bool] = []
     ready = Binding.run
 
     def run(self: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions) -> list[torch.Tensor]:
         if not cleared:
-            raise RuntimeError("Failed to allocate memory for requested buffer of size 4")
+            raise RuntimeError(message)
         return ready(self, tensors, options)
 
     monkeypatch.setattr(Binding, "run", run)
@@ -120,3 +184,13 @@ def test_a_session_ends_when_its_stream_has(on_cuda: OnCuda, stream: Stream) -> 
     del session
     gc.collect()
     assert stream.waits == 1
+
+
+def test_torchs_own_lack_of_memory_stays_torchs_error(on_cuda: OnCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions) -> list[torch.Tensor]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(Binding, "run", run)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        on_cuda().run(INPUTS, {"y": CPU})

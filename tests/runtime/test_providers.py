@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dort_compare.errors import RuntimeUnavailableError, UsageError
-from dort_compare.runtime import SessionSettings, newest_opset
+from dort_compare.runtime import SessionSettings, newest_opset, providers
 from dort_compare.runtime.providers import Provider, checked_opset
 from dort_compare.runtime.session import make_session
 
@@ -126,6 +126,15 @@ def test_products_on_cuda_are_rounded_as_torchs_are(monkeypatch: pytest.MonkeyPa
     finally:
         torch.backends.cuda.matmul.fp32_precision = before
     assert asked == [told, "as told"]
+
+
+def test_a_device_is_named_where_it_is_not_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime warns at every session that is told one."""
+    monkeypatch.setattr(providers, "_prepare_cuda", lambda: None)
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", CPU])
+    for index, told in ((0, {}), (1, {"device_id": "1"})):
+        (cuda, _) = SessionSettings().resolved_providers([torch.device("cuda", index)])
+        assert cuda == ("CUDAExecutionProvider", told)
 
 
 class _Everything:

@@ -18,8 +18,9 @@ Pair = tuple[ir.Value, ir.Value]
 
 _LARGEST = torch.finfo(torch.float64).max
 _ALMOST_LARGEST = math.nextafter(_LARGEST, 0)
-_KINDS = (-math.inf, -_LARGEST, _ALMOST_LARGEST, _LARGEST)
-"""What an element of a kind, counted from 0, is not above and those of the next are; NaN is of the sixth."""
+_BOUNDS = (-math.inf, -_LARGEST, _ALMOST_LARGEST, _LARGEST)
+"""The largest float64 of each kind, in rising order; above them is infinity, and NaN a kind of its own after that."""
+_NAN_KIND = len(_BOUNDS) + 1
 
 
 def _ranked(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
@@ -127,10 +128,10 @@ def _ranked_by_runs(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest
 
 def _kinds(op: Builder, x: ir.Value, largest: bool) -> ir.Value:
     """The number of each element's kind, counted from what comes first."""
-    kinds = op.Where(op.IsNaN(x), op.const(len(_KINDS) + 1), op.const(0))
-    for bound in _KINDS:
+    kinds = op.Where(op.IsNaN(x), op.const(_NAN_KIND), op.const(0))
+    for bound in _BOUNDS:
         kinds = op.Add(kinds, op.cast(op.Greater(x, bound), torch.int64))
-    return op.Sub(op.const(len(_KINDS) + 1), kinds) if largest else kinds
+    return op.Sub(op.const(_NAN_KIND), kinds) if largest else kinds
 
 
 def _new_runs(op: Builder, ordered: ir.Value, dim: int) -> ir.Value:
