@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from dort_compare.trace.captures import readers_of, rename_made, rename_read
+from dort_compare.captures import readers_of, rename_made, rename_read
 
 _CLIPS = ("Relu", "Clip")
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import onnx
 
-from dort_compare.trace.captures import bodies
+from dort_compare.captures import bodies
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.passages import RESHAPES
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import onnx
 
 from dort_compare import provenance
+from dort_compare.captures import reads_of
 from dort_compare.provenance import Provenance
-from dort_compare.trace.captures import reads_of
 
 
 @dataclass(frozen=True)

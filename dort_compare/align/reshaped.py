@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from dort_compare.align.tensor_types import Type
-from dort_compare.trace.captures import rename_made, rename_read
+from dort_compare.captures import rename_made, rename_read
 
 _THERE, _AGAIN = "/there", "/again"
 """What the nodes of the model make, and what they read."""

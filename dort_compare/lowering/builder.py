@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from torch import fx
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering.inference import Inference
+from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.operators import Operator
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
 from dort_compare.scalars import is_number
@@ -107,13 +107,16 @@ class Builder:
         assert x.shape is not None
         kept = [d for d in range(len(x.shape)) if keepdims or d not in reduced]
         sizes = [1 if d in reduced else self._own_size(x, d) for d in kept]
-        return self.Expand(self.const(_OF_NOTHING[op_type](dtype_of(x)), dtype_of(x)), self.dims(sizes))
+        return self.Expand(self.const(neutral(_OF_NOTHING[op_type], dtype_of(x)), dtype_of(x)), self.dims(sizes))
 
     def _own_size(self, x: ir.Value, dim: int) -> Dim:
         """The size along ``dim``, counted from the front, of any value."""
         assert x.shape is not None
         size = x.shape[dim]
-        return size if isinstance(size, int) else self.Squeeze(self.Shape(x, start=dim, end=dim + 1), [0])
+        return size if isinstance(size, int) else self._size_in_a_run(x, dim)
+
+    def _size_in_a_run(self, x: ir.Value, dim: int) -> ir.Value:
+        return self.Squeeze(self.Shape(x, start=dim, end=dim + 1), [0])
 
     def _operand(self, x: Any, dtype: ir.DataType | None) -> ir.Value | None:
         """``x`` as an input: numbers become a constant, of ``dtype`` or of the dtype that torch gives them."""
@@ -196,8 +199,7 @@ class Builder:
         size = shape_of(value)[dim]
         if isinstance(size, int):
             return size
-        rank = len(shape_of(value))
-        return self.Squeeze(self.Shape(value, start=dim % rank, end=dim % rank + 1), [0])
+        return self._size_in_a_run(value, dim % len(shape_of(value)))
 
     # What the graph holds.
 
@@ -235,25 +237,13 @@ def _empty_reduction(x: ir.Value, axes: Any = None) -> set[int]:
     return reduced if any(x.shape[d] == 0 for d in reduced) else set()
 
 
-def _lowest(dtype: torch.dtype) -> float | int | bool:
-    if dtype == torch.bool:
-        return False
-    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def _highest(dtype: torch.dtype) -> float | int | bool:
-    if dtype == torch.bool:
-        return True
-    return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
-_OF_NOTHING: dict[str, Callable[[torch.dtype], float | int | bool]] = {
-    **dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), lambda _: 0),
-    "ReduceProd": lambda _: 1,
-    "ReduceMax": _lowest,
-    "ReduceMin": _highest,
+_OF_NOTHING = {
+    **dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "sum"),
+    "ReduceProd": "prod",
+    "ReduceMax": "amax",
+    "ReduceMin": "amin",
 }
-"""What reductions of no elements result in."""
+"""By which reduction of torch's each ends, where it is of no elements."""
 
 
 def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:

@@ -9,7 +9,7 @@ import torch
 from onnx import TensorProto, helper
 from onnx_ir.tensor_adapters import from_torch_dtype
 
-from dort_compare.trace.captures import reads_of
+from dort_compare.captures import reads_of
 from dort_compare.trace.parts import Parts
 
 _AS_FLOAT32 = "/float32"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -13,6 +13,7 @@ import onnxruntime as ort
 import torch
 
 from dort_compare import provenance
+from dort_compare.captures import reads_of
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime.binding import Binding, dense
 from dort_compare.runtime.constants import apart, with_constants
@@ -151,18 +152,9 @@ def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> froze
     """
     if not hasattr(session, "get_input_memory_infos"):
         return frozenset()
-    read = set(_reads(model.graph))
+    read = {name for node in model.graph.node for name in reads_of(node)}
     infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
     return frozenset(value.name for value, info in infos if info.name == "Cpu" and value.name in read)
-
-
-def _reads(graph: onnx.GraphProto) -> Iterator[str]:
-    """What nodes read, those of graphs within them too."""
-    for node in graph.node:
-        yield from node.input
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                yield from _reads(nested)
 
 
 def _inexact_for(model: onnx.ModelProto) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from dort_compare.captures import bodies, captured
 from dort_compare.errors import UsageError
-from dort_compare.trace.captures import bodies, captured
 from dort_compare.trace.functions import inlined
 from dort_compare.trace.ordered import in_order
 

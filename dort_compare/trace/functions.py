@@ -9,8 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 import onnx
 from onnx import inliner
 
+from dort_compare.captures import bodies
 from dort_compare.errors import UsageError
-from dort_compare.trace.captures import bodies
 
 MOST_NODES = 10**6
 """Of a model whose functions are inlined. Of functions that each call the next one twice, forty make 10^12 nodes."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from dort_compare.trace.captures import bodies, reads_of
+from dort_compare.captures import bodies, reads_of
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 

@@ -11,12 +11,12 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 
+from dort_compare.captures import reads_of, rename_made, rename_read
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime.constants import LARGE, as_torch
 from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
-from dort_compare.trace.captures import reads_of, rename_made, rename_read
 from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.passages import Passages, Source
 from dort_compare.trace.reference import ReferenceSession

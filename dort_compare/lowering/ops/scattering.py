@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
+from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
@@ -112,28 +113,13 @@ def reduced_into(
     """What ``x`` holds and what of ``src`` goes there, reduced; without ``include_self`` the latter alone."""
     index = refusing_negative(op, index)
     if not include_self:
-        neutral = filled(op, _neutral(reduce, dtype_of(x)), x, index)
-        x = scattered(op, x, dim, index, neutral)
+        x = scattered(op, x, dim, index, filled(op, neutral(reduce, dtype_of(x)), x, index))
     result = scattered(op, x, dim, index, src, _REDUCTIONS[reduce])
     if reduce == "mean":
         return _divided(op, result, _counts(op, x, dim, index, include_self))
     if reduce in ("amax", "amin") and is_floating(x):
         return _with_nan(op, result, x, dim, index, src)
     return result
-
-
-def _neutral(reduce: str, dtype: torch.dtype) -> Number:
-    """What leaves the other operand of the reduction as it is."""
-    if reduce in ("sum", "mean"):
-        return 0
-    if reduce == "prod":
-        return 1
-    if dtype.is_floating_point:
-        return -math.inf if reduce == "amax" else math.inf
-    if dtype == torch.bool:
-        return reduce == "amin"
-    limits = torch.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
 
 
 def _counts(op: Builder, x: ir.Value, dim: int, index: ir.Value, include_self: bool) -> ir.Value:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import onnx
 import torch
 
-from dort_compare.trace.captures import readers_of
+from dort_compare.captures import readers_of
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import RESHAPES
 
