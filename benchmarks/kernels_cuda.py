@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections import Counter
 from collections.abc import Iterator
 
 import torch
 from pages import flags, page, show
-from step_cuda import BACKENDS, MODES, PRECISIONS, STEPS, Step, compiled, step_of, subject, waited_for
+from step import BACKENDS, Step
+from step_cuda import MODES, PRECISIONS, STEPS, compiled, gpu_flags, name_of_device, step_of, subject, waited_for
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
+from turns import timed
 
 LONGEST, NAME = 20, 90
 
@@ -36,24 +37,13 @@ def kernels(step: Step) -> tuple[Counter[str], Counter[str]]:
     return times, calls
 
 
-def seconds(step: Step) -> float:
-    """The median of some steps."""
-    taken = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        step()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
-
-
 def rows(options: argparse.Namespace) -> Iterator[list[str]]:
     """A line of the table for each of the longest kernels of every backend, and what they come to."""
     model, inputs = subject(options.layers, options.hidden, tuple(map(int, options.size.split("x"))))
     for backend in options.backends:
         step = waited_for(step_of(compiled(model, backend), model, inputs, options.mode, options.precision))
-        for _ in range(STEPS):
-            step()
-        whole, (times, calls) = seconds(step) * 1e3, kernels(step)
+        whole = statistics.median(timed({backend: step}, STEPS, 0.0)[backend]) * 1e3
+        times, calls = kernels(step)
         yield [backend, "all kernels", str(calls.total()), f"{times.total():.1f}"]
         yield [backend, "wait", "", f"{max(0.0, whole - times.total()):.1f}"]
         for name, taken in times.most_common(LONGEST):
@@ -63,19 +53,14 @@ def rows(options: argparse.Namespace) -> Iterator[list[str]]:
 def main() -> None:
     """Looks at one step of every backend."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags(), gpu_flags()]
     )
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=4096)
-    parser.add_argument("--size", default="4x2048", metavar="BATCHxSEQ")
     parser.add_argument("--mode", default="train", choices=MODES)
     parser.add_argument("--precision", default="bfloat16", choices=PRECISIONS)
     parser.add_argument("--backends", nargs="+", default=[*BACKENDS], choices=BACKENDS)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("no CUDA device: torch.cuda.is_available() is False")
+    title = f"Kernels of a step on a GPU: {name_of_device()}"
     torch.set_num_threads(options.threads)
-    title = f"Kernels of a step on a GPU: {torch.cuda.get_device_name()}"
     columns = ("backend", "kernel", "calls", "ms")
     show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), columns, rows(options)), options.write)
 

@@ -20,29 +20,23 @@ import logging
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from pages import flags, page, show
 from processes import in_a_process
+from step import BACKENDS, Step, loss_of
 from torch import nn
 from turns import milliseconds, ratio, timed
 
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace.modules import Call, run_module
 
-BACKENDS = ("eager", "inductor", "dort")
 MODES = ("infer", "train")
 PRECISIONS = ("bfloat16", "float16", "float32")
 MAY_ERR, NOISE, STEPS, CALLS = 2.0, 1e-5, 3, 50
-Step = Callable[[], Any]
-
-
-def loss_of(output: torch.Tensor) -> torch.Tensor:
-    """The mean square distance from ones."""
-    return (output - 1).square().mean()
 
 
 def autocast(precision: str) -> torch.autocast | nullcontext[None]:
@@ -187,6 +181,22 @@ COLUMNS = (
 )
 
 
+def gpu_flags() -> argparse.ArgumentParser:
+    """The sizes of the Llama, for the ``parents`` of a program's parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=4096)
+    parser.add_argument("--size", default="4x2048", metavar="BATCHxSEQ")
+    return parser
+
+
+def name_of_device() -> str:
+    """The GPU. Ends the program where there is none."""
+    if not torch.cuda.is_available():
+        raise SystemExit("no CUDA device: torch.cuda.is_available() is False")
+    return torch.cuda.get_device_name()
+
+
 def measured(what: str, *given: str) -> Any:
     """One thing, measured in this process."""
     if what == "host":
@@ -198,24 +208,19 @@ def measured(what: str, *given: str) -> Any:
 def main() -> None:
     """Measures everything, or one thing in this process."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags(), gpu_flags()]
     )
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=4096)
-    parser.add_argument("--size", default="4x2048", metavar="BATCHxSEQ")
     parser.add_argument("--precisions", nargs="+", default=["bfloat16", "float16"], choices=PRECISIONS)
     parser.add_argument("--modes", nargs="+", default=[*MODES], choices=MODES)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--only", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("no CUDA device: torch.cuda.is_available() is False")
+    title = f"How fast a step is on a GPU: {name_of_device()}"
     if options.only:
         warnings.simplefilter("ignore")
         logging.getLogger("dort_compare").addHandler(Strict(logging.WARNING))
         print(json.dumps(measured(*options.only)))
         return
-    title = f"How fast a step is on a GPU: {torch.cuda.get_device_name()}"
     show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, rows(options)), options.write)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from op_calls import Call, complaints
-from op_rows import ROWS, Row
+from op_rows import ROWS, Row, cases
 
 from dort_compare import DebugBackend
 from dort_compare.errors import UnsupportedGraphError
@@ -15,12 +15,7 @@ from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
 
 aten = torch.ops.aten
-RARE = (torch.float64, torch.float16, torch.int32, torch.uint8)
-CASES = [
-    pytest.param(row, dtype, id=f"{row.target}-{dtype}", marks=[pytest.mark.slow] if dtype in RARE else [])
-    for row in ROWS
-    for dtype in row.dtypes
-]
+CASES = cases(ROWS)
 OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 

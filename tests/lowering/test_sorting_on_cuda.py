@@ -16,7 +16,7 @@ import onnxruntime
 import pytest
 import torch
 from op_calls import Call, complaints
-from op_rows import ROWS, Row
+from op_rows import ROWS, Row, cases
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -30,13 +30,7 @@ aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 SORTING = ("sort", "topk", "kthvalue", "median", "nanmedian", "mode", "_unique2")
-RARE = (torch.float64, torch.float16, torch.int32, torch.uint8)
-CASES = [
-    pytest.param(row, dtype, id=f"{row.target}-{dtype}", marks=[pytest.mark.slow] if dtype in RARE else [])
-    for row in ROWS
-    for dtype in row.dtypes
-    if str(row.target).split(".")[1] in SORTING
-]
+CASES = cases(row for row in ROWS if str(row.target).split(".")[1] in SORTING)
 DIMS = (
     ((2000,), 0),
     ((3, 300), -1),

@@ -1,5 +1,13 @@
 """The rows of the operator tests, one file a family."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from _pytest.mark import ParameterSet
+
 from op_rows import (
     activations,
     arithmetic,
@@ -32,7 +40,7 @@ from op_rows import (
 )
 from op_rows.row import Row
 
-__all__ = ["ROWS", "Row"]
+__all__ = ["ROWS", "Row", "cases"]
 
 ROWS: tuple[Row, ...] = (
     *activations.ROWS,
@@ -64,3 +72,14 @@ ROWS: tuple[Row, ...] = (
     *special.ROWS,
     *strided.ROWS,
 )
+
+_RARE = (torch.float64, torch.float16, torch.int32, torch.uint8)
+
+
+def cases(rows: Iterable[Row]) -> list[ParameterSet]:
+    """The rows in each of their dtypes, for ``pytest.mark.parametrize``; those of rare dtypes are slow tests."""
+    return [
+        pytest.param(row, dtype, id=f"{row.target}-{dtype}", marks=[pytest.mark.slow] if dtype in _RARE else [])
+        for row in rows
+        for dtype in row.dtypes
+    ]
