@@ -56,7 +56,7 @@ def runs(function: Callable[..., Any], part: str, gradients: bool) -> Iterator[t
 
 
 @pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("compiler", ["dort", "dort_debug"])
+@pytest.mark.parametrize("compiler", ["dort", pytest.param("dort_debug", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_of_what_is_written_lies_where_eagers_does(name: str, part: str, compiler: str, gradients: bool) -> None:
