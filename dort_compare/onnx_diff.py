@@ -11,6 +11,8 @@ import torch
 
 from dort_compare.align.content import sketch
 from dort_compare.align.inputs import Inputs, make_inputs
+from dort_compare.align.laid_out import Seen, laid_out
+from dort_compare.align.orders import Order, Orders
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import ExecutionError, told
@@ -66,7 +68,11 @@ def _diff(
     engines = _engine(engine, provider), _engine(engine, provider)
     fed = make_inputs(*flows, inputs, seed)
     with _asking(fed):
-        sides = _side(flows[0], fed.values[0], engines[0]), _side(flows[1], fed.values[1], engines[1])
+        seen = (
+            _seen(flows[0], fed.values[0], engines[0], {}),
+            _seen(flows[1], fed.values[1], engines[1], fed.orders),
+        )
+    sides = laid_out(*seen), laid_out(*reversed(seen))
     rows = Rounds(sides, engines, fed, waiting.stage).rows()
     return Diff(findings(*sides, rows), fed.origins)
 
@@ -97,5 +103,11 @@ def _asking(fed: Inputs) -> Iterator[None]:
         raise type(problem)(f"{problem}; sizes or integers among its inputs were drawn; give --inputs") from None
 
 
-def _side(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine) -> Side:
-    return Side(flow, {name: sketch(tensor) for name, tensor in streamed(flow, inputs, engine)})
+def _seen(flow: Dataflow, inputs: Mapping[str, torch.Tensor], engine: Engine, given: Mapping[str, Order]) -> Seen:
+    orders, sketches, before = Orders(flow, given), {}, {}
+    for name, tensor in streamed(flow, inputs, engine):
+        sketches[name] = sketch(tensor)
+        order = orders.see(name, tuple(tensor.shape))
+        if order is not None:
+            before[name] = sketch(tensor.permute(order))
+    return Seen(Side(flow, sketches), orders.of, before)

@@ -13,8 +13,8 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 import torch
-import torch._dynamo.guards as guards
 from hypothesis import HealthCheck, settings
+from torch._dynamo import guards
 
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph

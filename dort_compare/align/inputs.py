@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
+from dort_compare.align.orders import Order, inverse
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -33,17 +34,20 @@ _WORD = re.compile(r"[a-zA-Z]+|\d+")
 class Inputs:
     """``pairs``: names of inputs that get the same value. ``values``: by name, for the first and the second model.
     ``origins``: in words, where the values come from. ``is_guess``: whether sizes or integers were drawn, of which a
-    model may take certain ones only."""
+    model may take certain ones only. ``orders``: by input of the second model, the order in which its dimensions are
+    those of the first model's."""
 
     pairs: tuple[tuple[str, str], ...]
     values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
     origins: tuple[str, ...]
     is_guess: bool
+    orders: Mapping[str, Order]
 
 
 def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
     """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
-    holds itself, else random ones.
+    holds itself, else random ones. What one model takes with channels first and the other with channels last is one
+    value.
 
     Raises UsageError where ``given`` lacks an input, holds one that no model has, or of another dtype or shape; and
     where an input is no tensor or too large to be drawn.
@@ -58,8 +62,10 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
                 f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
             )
     pairs = _paired(first, second)
+    orders = _orders(first, second, pairs)
+    turns = {one: orders[other] for one, other in pairs if other in orders}, {n: inverse(o) for n, o in orders.items()}
     values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]] = ({}, {})
-    origins = _take_given(flows, pairs, given or {}, values)
+    origins = _take_given(flows, pairs, given or {}, turns, values)
     origins += _take_constants(flows, pairs, values)
     generator = torch.Generator().manual_seed(seed)
     missing = [n for flow, had in zip(flows, values, strict=True) for n in flow.inputs if n not in had]
@@ -71,17 +77,20 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
             continue
         drawn += 1
         takers = [(flow, name) for flow, name in ((first, one), (second, other)) if name]
-        value = _draw(takers, generator)
-        is_guess |= value.dtype in _INTEGERS or any(None in (_declared(*taker)[1] or ()) for taker in takers)
+        declared = [
+            _turned(_declared(*taker)[1], orders.get(other) if taker[0] is second else None) for taker in takers
+        ]
+        value = _draw(takers, declared, generator)
+        is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in declared)
         values[0].update({one: value} if one else {})
-        values[1].update({other: value} if other else {})
+        values[1].update({other: value.permute(turns[1][other]) if other in turns[1] else value} if other else {})
     if drawn:
         origins.append(f"{drawn} random, seed {seed}")
-    return Inputs(tuple(pairs), values, tuple(origins), is_guess)
+    return Inputs(tuple(pairs), values, tuple(origins), is_guess, orders)
 
 
 def _paired(first: Dataflow, second: Dataflow) -> list[tuple[str, str]]:
-    """Inputs of one name and type, then those of one type in order."""
+    """Inputs of one name and type, then those of one type in order, then those that have their channels elsewhere."""
     pairs = [(name, name) for name in first.inputs if name in second.inputs and _is_like(first, name, second, name)]
     taken = {name for name, _ in pairs}
     rest = [name for name in second.inputs if name not in taken]
@@ -90,14 +99,46 @@ def _paired(first: Dataflow, second: Dataflow) -> list[tuple[str, str]]:
         if other is not None:
             rest.remove(other)
             pairs.append((one, other))
+    taken = {name for name, _ in pairs}
+    for one in (name for name in first.inputs if name not in taken):
+        turned = (name for name in rest if _channels_moved(first, one, second, name))
+        other = next(turned, None)
+        if other is not None:
+            rest.remove(other)
+            pairs.append((one, other))
     return pairs
+
+
+def _orders(first: Dataflow, second: Dataflow, pairs: Iterable[tuple[str, str]]) -> dict[str, Order]:
+    """By input of the second model, how its channels move to where the first has them; those that need not are not
+    named."""
+    unlike = ((one, other) for one, other in pairs if not _is_like(first, one, second, other))
+    moved = {other: _channels_moved(first, one, second, other) for one, other in unlike}
+    return {other: order for other, order in moved.items() if order is not None}
+
+
+def _channels_moved(first: Dataflow, one: str, second: Dataflow, other: str) -> Order | None:
+    (dtype, shape), (dtype_2, shape_2) = _declared(first, one), _declared(second, other)
+    if dtype != dtype_2 or shape is None or shape_2 is None or len(shape) != len(shape_2) or len(shape) < 3:
+        return None
+    batch, *rest = range(len(shape))
+    orders = (batch, *rest[-1:], *rest[:-1]), (batch, *rest[1:], *rest[:1])
+    return next((order for order in orders if _fit(shape, [shape_2[dim] for dim in order])), None)
 
 
 def _is_like(first: Dataflow, one: str, second: Dataflow, other: str) -> bool:
     (dtype, shape), (dtype_2, shape_2) = _declared(first, one), _declared(second, other)
     if dtype != dtype_2 or shape is None or shape_2 is None:
         return dtype == dtype_2
-    return len(shape) == len(shape_2) and all(a == b or None in (a, b) for a, b in zip(shape, shape_2, strict=True))
+    return _fit(shape, shape_2)
+
+
+def _fit(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
+    return len(shape) == len(other) and all(a == b or None in (a, b) for a, b in zip(shape, other, strict=True))
+
+
+def _turned(shape: Sequence[int | None] | None, order: Order | None) -> Sequence[int | None] | None:
+    return shape if shape is None or order is None else [shape[dim] for dim in order]
 
 
 def _declared(flow: Dataflow, name: str) -> tuple[int, list[int | None] | None]:
@@ -120,24 +161,30 @@ def _take_given(
     flows: tuple[Dataflow, Dataflow],
     pairs: Iterable[tuple[str, str]],
     given: Mapping[str, torch.Tensor],
+    turns: tuple[Mapping[str, Order], Mapping[str, Order]],
     values: Values,
 ) -> list[str]:
+    """Each as a model takes it: turned where that is what fits."""
     partners = dict(pairs), {second: first for first, second in pairs}
-    for flow, partner, target in zip(flows, partners, values, strict=True):
+    for flow, partner, turn, target in zip(flows, partners, turns, values, strict=True):
         for name in flow.inputs:
             source = name if name in given else partner.get(name)
             if source is not None and source in given:
-                target[name] = _checked(flow, name, given[source])
+                target[name] = _checked(flow, name, _laid(flow, name, given[source], turn.get(name)))
     return [f"{len(given)} given"] if given else []
+
+
+def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -> torch.Tensor:
+    shape = _declared(flow, name)[1]
+    if turn is None or tensor.ndim != len(turn) or (shape is not None and _fit(shape, tensor.shape)):
+        return tensor
+    return tensor.permute(turn)
 
 
 def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
     element, shape = _declared(flow, name)
     wanted = _dtype(flow, name, element)
-    fits = shape is None or (
-        len(shape) == tensor.ndim and all(a in (None, b) for a, b in zip(shape, tensor.shape, strict=True))
-    )
-    if tensor.dtype != wanted or not fits:
+    if tensor.dtype != wanted or not (shape is None or _fit(shape, tensor.shape)):
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
             f"{flow.title}: input {name!r} takes {dtype_name(wanted)} {declared}, "
@@ -194,10 +241,12 @@ def _shared_words(one: str, other: str) -> float:
     return len(words[0] & words[1]) / max(len(words[0] | words[1]), 1)
 
 
-def _draw(takers: Sequence[tuple[Dataflow, str]], generator: torch.Generator) -> torch.Tensor:
+def _draw(
+    takers: Sequence[tuple[Dataflow, str]], shapes: Sequence[Sequence[int | None] | None], generator: torch.Generator
+) -> torch.Tensor:
     """A random value of the dtype that the inputs share, in sizes that each of them takes."""
     flow, name = takers[0]
-    sizes = _sizes([_declared(*taker)[1] for taker in takers])
+    sizes = _sizes(shapes)
     if sizes is None:
         raise UsageError(f"{flow.title}: input {name!r} declares no shape to draw values in; give --inputs")
     declared = "x".join(map(str, sizes))

@@ -129,8 +129,10 @@ class Places:
         return rest, right
 
     def _alike(self, first: str, second: str) -> bool:
-        one, other = self.first.side.sketches[first], self.second.side.sketches[second]
-        return one.group == other.group
+        one, other = self.first.side, self.second.side
+        if one.tells_dimensions(first) or other.tells_dimensions(second):
+            return False
+        return one.sketches[first].group == other.sketches[second].group
 
     def _candidates(self, second: str) -> Iterator[str]:
         """Free values of the first model that share an operand or a reader with ``second``."""

@@ -6,8 +6,11 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from dort_compare.align.content import Sketch
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, attributes_of, is_transparent, operator_of
+from dort_compare.align.orders import BY_ELEMENT, Order, followed, inverse, permutation
 from dort_compare.dtypes import HALF
 from dort_compare.randomness import RANDOM_OPERATORS
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -15,10 +18,34 @@ from dort_compare.trace.dataflow import Dataflow, Node
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A model and what one execution of it left: a sketch of every numeric tensor, constants and inputs included."""
+    """A model and what one execution of it left: a sketch of every numeric tensor, constants and inputs included.
+
+    ``orders`` are those of the values that the other model holds with their dimensions in another order: they are
+    sketched, and shown, as it has them.
+    """
 
     flow: Dataflow
     sketches: Mapping[str, Sketch]
+    orders: Mapping[str, Order] = field(default_factory=dict)
+
+    def shown(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """What the model holds as ``name``, with its dimensions as the other model has them."""
+        return tensor.permute(self.orders[name]) if name in self.orders else tensor
+
+    def held(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """What is shown as ``name``, with its dimensions as the model holds it."""
+        return tensor.permute(inverse(self.orders[name])).contiguous() if name in self.orders else tensor
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """As the model holds it."""
+        shape = self.sketches[name].shape
+        return followed(shape, inverse(self.orders[name])) if name in self.orders else shape
+
+    def tells_dimensions(self, name: str) -> bool:
+        """Whether a constant may be of axes or sizes of a value that is shown in another order than it is held in."""
+        if name not in self.flow.constants or not self.sketches[name].is_small_integer:
+            return False
+        return any(operand in self.orders for node, _ in self.flow.readers.get(name, ()) for operand in node.operands)
 
     def values(self) -> Iterable[str]:
         """Every value that has a sketch: inputs, constants, results in order of execution."""
@@ -110,10 +137,22 @@ class Numbered:
     def is_passage(self, name: str) -> bool:
         """Whether a value has the elements of the first operand of its node, in another shape or dtype perhaps."""
         node = self.side.node(name)
-        if node is None or name != node.results[0] or not (is_transparent(node) or node.proto.op_type in VIEWS):
+        if node is None or name != node.results[0]:
+            return False
+        if not (is_transparent(node) or node.proto.op_type in VIEWS or self._is_shown_alike(node)):
             return False
         sketches = self.side.sketches
         return node.operands[0] in sketches and sketches[node.operands[0]].group == sketches[name].group
+
+    def _is_shown_alike(self, node: Node) -> bool:
+        """Whether a transpose only lays out what the other model holds in one order."""
+        if node.proto.op_type != "Transpose" or not self.side.orders:
+            return False
+        source, result = node.operands[0], node.results[0]
+        plain = tuple(range(len(self.side.sketches[result].shape)))
+        orders = (self.side.orders.get(name, plain) for name in (source, result))
+        before, after = orders
+        return followed(permutation(node, len(plain)), after) == before
 
     def readers(self, name: str) -> list[tuple[Node, int]]:
         """Who reads a value, itself or in another shape: node and which operand."""
@@ -127,8 +166,20 @@ class Numbered:
         return found
 
     def operands(self, node: Node) -> tuple[int | None, ...]:
-        """The numbers of what a node reads; None for what is left out or not known."""
-        return tuple(self.of.get(name) for name in node.operands)
+        """The numbers of what a node reads; None for what is left out or not known.
+
+        What it reads in another order of dimensions than it is shown in has a number of its own, unless the node
+        computes element by element, and its result is shown in the same.
+        """
+        orders = self.side.orders
+        read = {orders[name] for name in node.operands if name in orders}
+        if not read or (node.proto.op_type in BY_ELEMENT and read == {orders.get(node.results[0])}):
+            return tuple(self.of.get(name) for name in node.operands)
+        return tuple(map(self._as_held, node.operands))
+
+    def _as_held(self, name: str) -> int | None:
+        number, order = self.of.get(name), self.side.orders.get(name)
+        return number if number is None or order is None else self.numbers.of(("order", number, order))
 
     def expression(self, name: str) -> int | None:
         """The number of a result by how it is computed; None where an operand has none or chance decides."""
@@ -136,7 +187,7 @@ class Numbered:
         operands = self.operands(node)
         sketches = self.side.sketches
         if self.is_passage(name):
-            shown = operands[0]
+            shown = self.of.get(node.operands[0])
             shapes = sketches[node.operands[0]].shape, sketches[name].shape
             return None if shown is None else self.numbers.view(shown, *shapes)
         if node.proto.op_type in RANDOM_OPERATORS or any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dort_compare.align.content import Sketch
+from dort_compare.align.orders import Order, followed, inverse
 from dort_compare.align.returned import returned
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import dtype_name
@@ -14,11 +14,17 @@ Outputs = Sequence[tuple[str, str]]
 
 
 def fault(first: Side, second: Side, outputs: Outputs, paired: tuple[frozenset[str], frozenset[str]]) -> str | None:
-    """What is wrong with the outputs, but for their values; ``paired`` are the values of each model that are."""
+    """What is wrong with the outputs, but for their values; ``paired`` are the values of each model that are.
+
+    A model that takes its inputs with the dimensions in another order may return its outputs so.
+    """
+    taken = {second.orders[name] for name in second.flow.inputs if name in second.orders}
     for one, other in outputs:
         mine, theirs = second.sketches[other], first.sketches[one]
         if theirs.shape != mine.shape or theirs.group != mine.group:
             return _other_type(first, second, one, other)
+        if (turn := _turn(first, second, one, other)) and turn not in taken:
+            return _other_order(first, second, one, other)
     for side, names in zip((first, second), paired, strict=True):
         for name in returned(side):
             if name not in names:
@@ -30,10 +36,12 @@ def fault(first: Side, second: Side, outputs: Outputs, paired: tuple[frozenset[s
 
 
 def notes(first: Side, second: Side, outputs: Outputs) -> Iterator[str]:
-    """What is not the same of the outputs, but no fault: a dtype, their order, one in addition."""
+    """What is not the same of the outputs, but no fault: a dtype, the order of dimensions, theirs, one in addition."""
     for one, other in outputs:
         if first.sketches[one].dtype != second.sketches[other].dtype:
             yield _other_type(first, second, one, other)
+        elif _turn(first, second, one, other):
+            yield _other_order(first, second, one, other)
     known = {other for _, other in outputs}
     for name in returned(second):
         if name not in known:
@@ -45,9 +53,21 @@ def notes(first: Side, second: Side, outputs: Outputs) -> Iterator[str]:
         yield f"{second.flow.title} returns {orders}"
 
 
+def _turn(first: Side, second: Side, one: str, other: str) -> Order | None:
+    """How the second's output is permuted to lie as the first's does; None where it does."""
+    plain = tuple(range(len(first.sketches[one].shape)))
+    before, after = first.orders.get(one, plain), second.orders.get(other, plain)
+    turn = followed(after, inverse(before)) if len(before) == len(after) else plain
+    return None if turn == plain else turn
+
+
+def _other_order(first: Side, second: Side, one: str, other: str) -> str:
+    return f"{_other_type(first, second, one, other)}, with its dimensions in another order"
+
+
 def _other_type(first: Side, second: Side, one: str, other: str) -> str:
-    return f"output {other!r} is {_type(second.sketches[other])} where {one!r} is {_type(first.sketches[one])}"
+    return f"output {other!r} is {_type(second, other)} where {one!r} is {_type(first, one)}"
 
 
-def _type(sketch: Sketch) -> str:
-    return f"{dtype_name(sketch.dtype)} {'x'.join(map(str, sketch.shape)) or 'scalar'}"
+def _type(side: Side, name: str) -> str:
+    return f"{dtype_name(side.sketches[name].dtype)} {'x'.join(map(str, side.shape(name))) or 'scalar'}"

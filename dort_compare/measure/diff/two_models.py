@@ -66,7 +66,8 @@ class Again:
         moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
         if not moved:
             return None
-        return run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})[name]
+        again = run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})
+        return self.side.shown(name, again[name])
 
     def _stretch(self, node: Node) -> list[Node]:
         """The nodes from paired values to the results of ``node``; that one alone where those are not at hand."""
@@ -115,16 +116,18 @@ class Lockstep:
         for number, (theirs, ours) in enumerate(self._schedule.steps):
             for name in first.advance(theirs):
                 for pair in self._folded.get(name, ()):
-                    yield Met(pair, first.live[name], self._given(pair.second, free), None, self._nothing)
+                    value = self._first_value(name, first.live)
+                    yield Met(pair, value, self._second_value(pair.second, free), None, self._nothing)
             made = free.advance(ours)
             forced, operands = self._forced(ours, made, {**local, **self._replacements(ours, first, free)}, free)
             local.update(forced)
             again = Again(self.engines[1], self.second, {**local, **operands}, self._feeds)
             for name in made:
+                own, local_value = self.second.shown(name, made[name]), self.second.shown(name, forced[name])
                 for pair in self._pairs.get(name, ()):
-                    yield Met(pair, self._first_value(pair.first, first.live), made[name], forced[name], again)
+                    yield Met(pair, self._first_value(pair.first, first.live), own, local_value, again)
                 if name not in self._pairs:
-                    yield name, forced[name]
+                    yield name, local_value
             for values, needed in ((first.live, last[0]), (free.live, last[1]), (local, last[1])):
                 for name in [name for name in values if needed.get(name, -1) <= number]:
                     del values[name]
@@ -153,7 +156,7 @@ class Lockstep:
         return {name: tensor for name, tensor in operands.items() if name in self._feeds}
 
     def _replacements(self, nodes: Iterable[Node], first: Execution, free: Execution) -> dict[str, torch.Tensor]:
-        """What the nodes read, as far as the first model has it, in the dtypes and shapes of the second."""
+        """What the nodes read, as far as the first model has it, in the dtypes, shapes and orders of the second."""
         flow = self.second.flow
         read = {name for node in flow.with_opaque(list(nodes)) for name in node.operands if name in self._feeds}
         return {
@@ -170,10 +173,18 @@ class Lockstep:
 
     def _adapted(self, name: str, live: Tensors) -> torch.Tensor:
         wanted = self.second.sketches[name]
-        return self._first_value(self._feeds[name], live).reshape(wanted.shape).to(wanted.dtype)
+        shown = self._first_value(self._feeds[name], live).reshape(wanted.shape).to(wanted.dtype)
+        return self.second.held(name, shown)
 
     def _first_value(self, name: str, live: Tensors) -> torch.Tensor:
-        return constant(self.first.flow, name) if name in self.first.flow.constants else live[name]
+        """As it is shown."""
+        return (
+            constant(self.first.flow, name) if name in self.first.flow.constants else self.first.shown(name, live[name])
+        )
+
+    def _second_value(self, name: str, free: Execution) -> torch.Tensor:
+        """As it is shown."""
+        return self.second.shown(name, self._given(name, free))
 
     def _meet_given(self, first: Execution, free: Execution) -> Iterator[Met]:
         """The pairs of inputs and constants of the second model with what is there from the start."""
@@ -181,7 +192,7 @@ class Lockstep:
             for pair in pairs if name not in self.second.flow.producer else ():
                 if pair.first not in self.first.flow.producer:
                     value = self._first_value(pair.first, first.live)
-                    yield Met(pair, value, self._given(name, free), None, self._nothing)
+                    yield Met(pair, value, self._second_value(name, free), None, self._nothing)
 
     def _given(self, name: str, free: Execution) -> torch.Tensor:
         return constant(self.second.flow, name) if name in self.second.flow.constants else free.live[name]

@@ -83,7 +83,7 @@ class PairJudge:
         return ValueRow(
             pair=pair,
             dtypes=(dtype_name(met.first.dtype), dtype_name(met.second.dtype)),
-            shapes=(tuple(met.first.shape), tuple(met.second.shape)),
+            shapes=(first.shape(pair.first), second.shape(pair.second)),
             op_types=op_types,
             inherited=inherited,
             local=local,

@@ -223,6 +223,9 @@ def _notes(side: Side) -> Iterator[str]:
         yield f"{flow.title}: {len(inside)} nodes with bodies are compared at their results and not entered: {names}"
     if flow.calls:
         yield f"{flow.title}: local functions that could not be inlined are not entered: {', '.join(flow.calls[:5])}"
+    if side.orders:
+        some = ", ".join(map(repr, list(side.orders)[:5])) + (", ..." if len(side.orders) > 5 else "")
+        yield f"{flow.title}: values with their dimensions in another order: {len(side.orders)}: {some}"
     opaque = [name for node in flow.nodes for name in node.results if name in flow.opaque]
     if opaque:
         yield f"{flow.title}: {len(opaque)} values are sequences, optionals or strings and not compared"

@@ -1,0 +1,88 @@
+"""Which values hold the elements of the other model's in another order of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dort_compare.align.content import ContentIndex, Sketch, tolerance
+from dort_compare.align.orders import Order
+from dort_compare.align.sides import Side
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A model as it stands, the ``orders`` of what it has transposed, and sketches of that as it was ``before``."""
+
+    side: Side
+    orders: Mapping[str, Order]
+    before: Mapping[str, Sketch]
+
+
+def laid_out(seen: Seen, other: Seen) -> Side:
+    """The model with those of its transposed values shown as they were before that the other model leaves so.
+
+    A transpose makes one where the other model holds what it reads, and does not transpose that itself; where content
+    does not tell, where the order is that of such a transpose, or one that the other model does not know. What is
+    computed of one, in its order, is another. None is what the other model holds as it stands.
+    """
+    orders = _Choice(seen, other).orders()
+    return replace(
+        seen.side, sketches={**seen.side.sketches, **{name: seen.before[name] for name in orders}}, orders=orders
+    )
+
+
+class _Choice:
+    def __init__(self, seen: Seen, other: Seen) -> None:
+        self._seen, self._side, self._other = seen, seen.side, other.side
+        self._known = frozenset(other.orders.values())
+        self._tolerance = tolerance(halved=bool(seen.side.halves() or other.side.halves()))
+
+    def orders(self) -> dict[str, Order]:
+        found: dict[str, Order] = {}
+        for name in self._side.values():
+            if name in self._seen.before and self._is_laid_out(name, found):
+                found[name] = self._seen.orders[name]
+        return found
+
+    def _is_laid_out(self, name: str, found: Mapping[str, Order]) -> bool:
+        node = self._side.node(name)
+        if node is None:
+            return True
+        if self._stands(name):
+            return False
+        if node.proto.op_type != "Transpose":
+            return any(operand in found for operand in node.operands)
+        is_left = self._is_left(name)
+        if is_left is not None:
+            return is_left
+        order = self._seen.orders[name]
+        return order in self._usual or order not in self._known
+
+    def _stands(self, name: str) -> bool:
+        """Whether the other model holds a value as it is."""
+        sketch = self._side.sketches[name]
+        return sketch.is_telling and bool(self._near(sketch))
+
+    def _is_left(self, name: str) -> bool | None:
+        """Whether the other model holds what was transposed and leaves it so; None where content does not tell."""
+        before = self._seen.before[name]
+        partners = self._near(before) if before.is_telling else []
+        return not any(map(self._is_transposed, partners)) if partners else None
+
+    def _is_transposed(self, other: str) -> bool:
+        return any(node.proto.op_type == "Transpose" for node, _ in self._other.flow.readers.get(other, ()))
+
+    def _near(self, sketch: Sketch) -> list[str]:
+        return self._index.near(sketch, self._tolerance)
+
+    @cached_property
+    def _index(self) -> ContentIndex:
+        return ContentIndex(self._other.sketches, self._other.values())
+
+    @cached_property
+    def _usual(self) -> frozenset[Order]:
+        """The orders of the transposes that content says the other model leaves out."""
+        transposed = (name for name in self._seen.before if self._side.op_type(name) == "Transpose")
+        return frozenset(self._seen.orders[n] for n in transposed if not self._stands(n) and self._is_left(n))

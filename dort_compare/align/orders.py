@@ -1,0 +1,83 @@
+"""The order of dimensions in which a model holds what it has transposed, as channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dort_compare.trace.dataflow import Dataflow, Node
+
+Order = tuple[int, ...]
+"""``tensor.permute(order)`` has its dimensions as they were before the transposes."""
+Shape = tuple[int, ...]
+
+BY_ELEMENT = frozenset({
+    "Abs", "Add", "And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "CastLike", "Ceil",
+    "Celu", "Clip", "Cos", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
+    "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual",
+    "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu",
+    "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh",
+    "ThresholdedRelu", "Where", "Xor"
+})  # fmt: skip
+"""Operators that compute element by element, whatever the order of dimensions."""
+_ALONG_AXES = frozenset({
+    "Concat", "CumSum", "LayerNormalization", "LogSoftmax", "LpNormalization", "Pad", "RMSNormalization", "Resize",
+    "Slice", "Softmax", "Split", "Tile", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
+    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Upsample"
+})  # fmt: skip
+"""Operators that are told axes, and keep the order of dimensions of what they read."""
+
+
+def inverse(order: Order) -> Order:
+    """The order that undoes one."""
+    return tuple(order.index(i) for i in range(len(order)))
+
+
+def followed(order: Order, by: Order) -> Order:
+    """One permutation after the other, as one."""
+    return tuple(order[i] for i in by)
+
+
+def permutation(node: Node, rank: int) -> Order:
+    """What a Transpose does."""
+    given = next((tuple(a.ints) for a in node.proto.attribute if a.name == "perm"), ())
+    return given or tuple(reversed(range(rank)))
+
+
+def moves_elements(order: Order, shape: Sequence[int]) -> bool:
+    """Whether elements of a tensor of ``shape`` come to lie in another order."""
+    moved = [dim for dim in order if shape[dim] != 1]
+    return moved != sorted(moved)
+
+
+class Orders:
+    """Learns the order of each value of a model from its shape, values given in order of execution.
+
+    ``of`` holds those whose elements were moved by transposes before, ``given`` those of its inputs.
+    """
+
+    def __init__(self, flow: Dataflow, given: Mapping[str, Order]) -> None:
+        self._flow = flow
+        self._shapes: dict[str, Shape] = {}
+        self.of: dict[str, Order] = dict(given)
+
+    def see(self, name: str, shape: Shape) -> Order | None:
+        """The order of a value; None where its elements lie as they were made."""
+        self._shapes[name] = shape
+        node = self._flow.producer[name][0] if name in self._flow.producer else None
+        order = self.of.get(name) if node is None else self._made(node, shape)
+        if order is None or len(order) != len(shape) or not moves_elements(order, shape):
+            return None
+        self.of[name] = order
+        return order
+
+    def _made(self, node: Node, shape: Shape) -> Order | None:
+        source = node.operands[0] if node.operands else ""
+        if node.proto.op_type == "Transpose":
+            before = self.of.get(source, tuple(range(len(shape))))
+            return followed(inverse(permutation(node, len(shape))), before) if len(before) == len(shape) else None
+        if node.proto.op_type in _ALONG_AXES:
+            return self.of.get(source)
+        if node.proto.op_type not in BY_ELEMENT:
+            return None
+        whole = {self.of.get(name) for name in node.operands if self._shapes.get(name) == shape}
+        return whole.pop() if len(whole) == 1 else None

@@ -1,0 +1,267 @@
+"""Two ONNX models of one network of which one holds values with the dimensions in another order, as channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+from dort_compare.onnx_diff import diff
+from dort_compare.report.diff import Diff
+
+FIRST = """
+    agraph (float[2, {c}, {h}, {w}] image) => (float[2, 8, {h}, {w}] y) {{
+        wide = Conv<pads = [1, 1, 1, 1]>(image, w1)
+        scaled = Mul(wide, scale)
+        moved = Add(scaled, bias)
+        bent = Relu(moved)
+        mean = ReduceMean<keepdims = 1>(bent, spatial)
+        centred = Sub(bent, mean)
+        deep = Conv<pads = [1, 1, 1, 1]>(centred, w2)
+        summed = Add(deep, bent)
+        joined = Concat<axis = 1>(summed, wide)
+        narrow = Conv(joined, w3)
+        y = Sigmoid(narrow)
+    }}"""
+LAST = """
+    agraph (float[2, {h}, {w}, {c}] image) => (float[2, {h}, {w}, 8] Y) {{
+        X0 = Transpose<perm = [0, 3, 1, 2]>(image)
+        X1 = Conv<pads = [1, 1, 1, 1]>(X0, W1)
+        Wide = Transpose<perm = [0, 2, 3, 1]>(X1)
+        Scaled = Mul(Wide, Scale)
+        Moved = Add(Scaled, Bias)
+        Bent = Relu(Moved)
+        Mean = ReduceMean<keepdims = 1>(Bent, Spatial)
+        Centred = Sub(Bent, Mean)
+        X2 = Transpose<perm = [0, 3, 1, 2]>(Centred)
+        X3 = Conv<pads = [1, 1, 1, 1]>(X2, W2)
+        Deep = Transpose<perm = [0, 2, 3, 1]>(X3)
+        Summed = Add(Deep, Bent)
+        Joined = Concat<axis = 3>(Summed, Wide)
+        X4 = Transpose<perm = [0, 3, 1, 2]>(Joined)
+        X5 = Conv(X4, W3)
+        Narrow = Transpose<perm = [0, 2, 3, 1]>(X5)
+        Y = Sigmoid(Narrow)
+    }}"""
+SIZES = {"all differ": {"c": 3, "h": 10, "w": 12}, "none differs": {"c": 8, "h": 8, "w": 8}}
+Model = onnx.ModelProto
+
+
+def model(text: str, sizes: dict[str, int], **constants: np.ndarray) -> Model:
+    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {text.format(**sizes)}')
+    parsed.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    return parsed
+
+
+def both(sizes: dict[str, int], seed: int = 0) -> tuple[Model, Model]:
+    """Channels first, and the same network with channels last but for its convolutions."""
+    generator = np.random.default_rng(seed)
+
+    def values(*shape: int) -> np.ndarray:
+        return (generator.standard_normal(shape) / 4).astype(np.float32)
+
+    weights = {"w1": values(8, sizes["c"], 3, 3), "w2": values(8, 8, 3, 3), "w3": values(8, 16, 1, 1)}
+    scale, bias = values(8), values(8)
+    columns = {"scale": scale.reshape(8, 1, 1), "bias": bias.reshape(8, 1, 1), "spatial": np.array([2, 3])}
+    rows = {"Scale": scale, "Bias": bias, "Spatial": np.array([1, 2])}
+    upper = {name.upper(): weight for name, weight in weights.items()}
+    return model(FIRST, sizes, **weights, **columns), model(LAST, sizes, **upper, **rows)
+
+
+def with_inner_transposes(last: Model) -> Model:
+    """The same with channels first at both ends."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(last)
+    graph = changed.graph
+    del graph.node[0]
+    graph.node[0].input[0] = "image"
+    graph.node[-1].output[0] = "inside"
+    graph.node.append(onnx.helper.make_node("Transpose", ["inside"], ["Y"], perm=[0, 3, 1, 2]))
+    for value in (graph.input[0], graph.output[0]):
+        n, h, w, c = (dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for dim, size in zip(value.type.tensor_type.shape.dim, (n, c, h, w), strict=True):
+            dim.dim_value = size
+    return changed
+
+
+def edited(original: Model, result: str, change: Callable[[onnx.NodeProto], None]) -> Model:
+    changed = onnx.ModelProto()
+    changed.CopyFrom(original)
+    change(next(node for node in changed.graph.node if result in node.output))
+    return changed
+
+
+def paired(found: Diff) -> set[tuple[str, str]]:
+    return {(row.pair.first.lower(), row.pair.second.lower()) for row in found.rows}
+
+
+def alike(first: Model, second: Model) -> set[tuple[str, str]]:
+    """The results that both models have, by names that differ in case alone."""
+    made = ({name.lower() for node in each.graph.node for name in node.output} for each in (first, second))
+    return {(name, name) for name in set.intersection(*made)}
+
+
+@pytest.mark.parametrize("engine", ["ort", "reference"])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("sizes", "at_ends"), [("all differ", True), ("all differ", False), ("none differs", False)])
+def test_all_values_are_paired(sizes: str, at_ends: bool, swapped: bool, engine: str) -> None:
+    """Where all sizes are equal, nothing tells an input with channels last."""
+    first, last = both(SIZES[sizes])
+    models = first, last if at_ends else with_inner_transposes(last)
+    found = diff(*(reversed(models) if swapped else models), engine=engine)
+    assert found.verdict == "agree", str(found)
+    assert alike(first, last) <= paired(found)
+    assert {row.status for row in found.rows} <= {"equal", "noise"}
+    assert any("dimensions in another order" in note for note in found.findings.notes)
+
+
+FAULTS: dict[str, tuple[str, Callable[[onnx.NodeProto], None], str]] = {
+    "another operator": ("Moved", lambda node: setattr(node, "op_type", "Sub"), "Moved"),
+    "another activation": ("Y", lambda node: setattr(node, "op_type", "Tanh"), "Y"),
+    "operands swapped": ("Centred", lambda node: node.input.reverse(), "Centred"),
+    "before the first transpose": ("X1", lambda node: node.attribute[0].ints.__setitem__(slice(4), [0, 1, 2, 1]), "X1"),
+    "another operand": ("Summed", lambda node: node.input.__setitem__(1, "Wide"), "Summed"),
+    "operands of a concat swapped": ("Joined", lambda node: node.input.reverse(), "Joined"),
+    "in a convolution": ("X3", lambda node: node.attribute[0].ints.__setitem__(slice(4), [0, 1, 2, 1]), "X3"),
+}
+
+
+@pytest.mark.parametrize(("sizes", "seed"), [("all differ", 0), ("none differs", 0), ("none differs", 6)])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_with_channels_last_is_the_one_cause(fault: str, sizes: str, seed: int) -> None:
+    """Which constants are axes, and so others, shows with some weights only."""
+    first, last = both(SIZES[sizes], seed)
+    result, change, named = FAULTS[fault]
+    inner = with_inner_transposes(last)
+    result = "inside" if result == "Y" else result
+    found = diff(first, edited(inner, result, change), seed=seed)
+    assert found.verdict == "diverge"
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["inside" if named == "Y" else named], str(
+        found
+    )
+
+
+@pytest.mark.parametrize(("result", "reader"), [("X2", "X3"), ("X4", "X5"), ("Deep", "Summed")])
+def test_a_transpose_of_the_wrong_dimensions_is_seen(result: str, reader: str) -> None:
+    """Where sizes are equal, that of other dimensions runs."""
+    first, last = both(SIZES["none differs"])
+
+    def turn(node: onnx.NodeProto) -> None:
+        perm = list(node.attribute[0].ints)
+        perm[2], perm[3] = perm[3], perm[2]
+        node.attribute[0].ints[:] = perm
+
+    found = diff(first, edited(with_inner_transposes(last), result, turn))
+    assert found.verdict == "diverge"
+    (cause,) = found.findings.causes
+    assert any(name in label.split() for label in cause.nodes[1] for name in (result, reader)), str(found)
+
+
+def test_an_output_in_another_order_is_a_fault_unless_the_inputs_are() -> None:
+    first, last = both(SIZES["all differ"])
+    inner = with_inner_transposes(last)
+    del inner.graph.node[-1]
+    inner.graph.node[-1].output[0] = "Y"
+    inner.graph.output[0].CopyFrom(last.graph.output[0])
+    found = diff(first, inner)
+    assert (found.verdict, found.findings.causes) == ("diverge", ())
+    text = "output 'Y' is float32 2x10x12x8 where 'y' is float32 2x8x10x12, with its dimensions in another order"
+    assert found.findings.reason == text
+    for models in ((first, last), (last, first)):
+        accepted = diff(*models)
+        assert accepted.verdict == "agree"
+        assert any("with its dimensions in another order" in note for note in accepted.findings.notes)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Transpose<perm = [0, 2, 1]>(x) y = Relu(t)",
+        "s = Sigmoid(x) y = Transpose<perm = [0, 2, 1]>(s)",
+        "s = Neg(x) t = Transpose<perm = [0, 2, 1]>(s) r = Relu(t) y = Exp(r)",
+    ],
+)
+def test_a_transpose_that_is_left_out_is_no_agreement(body: str, swapped: bool) -> None:
+    """Where sizes are equal, the shape of an output does not tell."""
+    text = "agraph (float[2, 4, 4] x) => (float[2, 4, 4] y) {{ " + body + " }}"
+    first = model(text, {})
+    second = edited(first, "t" if "t =" in body else "y", lambda node: setattr(node, "op_type", "Identity"))
+    for node in second.graph.node:
+        if node.op_type == "Identity":
+            del node.attribute[:]
+    found = diff(*((second, first) if swapped else (first, second)))
+    assert found.verdict == "diverge", str(found)
+    assert "dimensions in another order" in found.findings.reason
+
+
+@pytest.mark.parametrize(("named", "order"), [("image", (0, 1, 2, 3)), ("image", (0, 2, 3, 1))])
+def test_an_input_is_given_as_either_model_takes_it(named: str, order: tuple[int, ...]) -> None:
+    image = torch.randn(2, 3, 10, 12)
+    found = diff(*both(SIZES["all differ"]), {named: image.permute(order)})
+    assert found.verdict == "agree"
+    rows = {row.pair.second: row for row in found.rows}
+    assert rows["image"].status == "equal"
+    assert rows["image"].shapes == ((2, 3, 10, 12), (2, 10, 12, 3))
+
+
+HEADS = """
+    agraph (float[2, 6, 4, 8] q, float[2, 6, 4, 8] k) => (float[2, 4, 6, 6] scores) {{
+        qt = Transpose<perm = [0, 2, 1, 3]>({query})
+        kt = Transpose<perm = [0, 2, 3, 1]>({key})
+        qs = Mul(qt, scale)
+        scores = MatMul(qs, kt)
+    }}"""
+
+
+def test_what_is_computed_before_a_transpose_may_be_computed_behind_it() -> None:
+    before = """
+        agraph (float[2, 6, 4, 8] q, float[2, 6, 4, 8] k) => (float[2, 4, 6, 6] scores) {{
+            scaled = Mul(q, scale)
+            turned = Transpose<perm = [0, 2, 1, 3]>(scaled)
+            kt = Transpose<perm = [0, 2, 3, 1]>(k)
+            scores = MatMul(turned, kt)
+        }}"""
+    scale = np.float32(0.3)
+    first = model(HEADS, {"query": "q", "key": "k"}, scale=scale)
+    second = model(before, {}, scale=scale)
+    for models in ((first, second), (second, first)):
+        found = diff(*models)
+        assert found.verdict == "agree", str(found)
+        behind = {row.pair.first: row.pair.second for row in found.rows if row.pair.is_main}
+        assert behind[models[0].graph.node[-1].input[0]] == models[1].graph.node[-1].input[0]
+
+
+def test_where_both_transpose_elsewhere_a_fault_is_still_named() -> None:
+    first, last = both(SIZES["all differ"])
+    models = first, edited(with_inner_transposes(last), *FAULTS["in a convolution"][:2])
+    for each in models:
+        turned = onnx.helper.make_node("Transpose", ["image"], ["turned"], perm=[0, 2, 3, 1])
+        each.graph.node.extend([turned, onnx.helper.make_node("Exp", ["turned"], ["z"])])
+        each.graph.output.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None))
+    found = diff(*models)
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["X3"], str(found)
+    assert ("deep", "Deep") in {(row.pair.first, row.pair.second) for row in found.rows}
+
+
+def test_what_is_wrong_behind_a_transpose_of_both_is_the_cause() -> None:
+    first = model(HEADS, {"query": "q", "key": "k"}, scale=np.float32(0.3))
+    found = diff(first, edited(first, "qs", lambda node: setattr(node, "op_type", "Add")))
+    (cause,) = found.findings.causes
+    assert cause.row.pair.second == "qs"
+    assert not any("another order" in note for note in found.findings.notes)
+
+
+def test_another_transpose_of_heads_is_the_cause() -> None:
+    """Both transpose there: it is no matter of how values lie in memory."""
+    scale = np.float32(0.3)
+    first = model(
+        HEADS.replace("8]", "4]").replace("6]", "4]").replace("[2, 6", "[2, 4"), {"query": "q", "key": "k"}, scale=scale
+    )
+    second = edited(first, "kt", lambda node: node.attribute[0].ints.__setitem__(slice(4), [0, 2, 1, 3]))
+    found = diff(first, second)
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["kt"], str(found)
