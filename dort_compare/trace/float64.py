@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +23,14 @@ REFUSALS = (RuntimeError, LookupError, ValueError)
 _READ_AMISS = {aten.native_batch_norm_backward.default, aten.batch_norm_backward.default}
 """Of which torch's kernels for the CPU give other results where operands lie otherwise in memory: of a batch of one, a
 gradient that is a slice with channels last is taken for one that is contiguous."""
+_DISTANCES: MappingProxyType[Any, Callable[..., torch.Tensor]] = MappingProxyType(
+    {
+        aten._cdist_backward.default: lambda _, x1, x2, p, __: aten._cdist_forward.default(x1, x2, p, None),
+        aten._pdist_backward.default: lambda _, x, p, __: aten._pdist_forward.default(x, p),
+    }
+)
+"""Gradients of distances, and these, of the same arguments: those that the forward graph saved are rounded, where the
+largest difference, raised, is not."""
 
 
 class Float64(Interpreter):
@@ -81,6 +91,8 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
     args, kwargs = pytree.tree_map(raised, (args, kwargs))
     if target is aten._softmax.default or target is aten._log_softmax.default:
         args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
+    if target in _DISTANCES and args[-2] == math.inf:
+        args = (*args[:-1], _DISTANCES[target](*args))  # the gradient goes where a difference equals it
     return pytree.tree_map(raised, reproducible(target)(*args, **kwargs))
 
 

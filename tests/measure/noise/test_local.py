@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -718,6 +719,25 @@ def test_one_place_is_no_measure_for_the_rest(case, monkeypatch):
 
     monkeypatch.setitem(registry._TABLE, target, wrong)
     report = dort_compare.compare(Of(function), given, backward=backward)
+    assert {cause.target for cause in report.causes} == {str(target)}, str(report)
+
+
+GRADIENTS_OF_DISTANCES: dict[str, Callable[[Tensor], Tensor]] = {
+    "cdist": lambda x: torch.cdist(x, x[1:] * 2, p=math.inf),
+    "pdist": lambda x: F.pdist(x, p=math.inf),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS_OF_DISTANCES)
+def test_a_gradient_by_the_largest_difference_is_known_in_float64(name, monkeypatch):
+    """Of the distances that float32 has rounded, no difference in float64 is the largest."""
+    torch.manual_seed(0)
+    target = getattr(aten, f"_{name}_backward").default
+    model, inputs = Of(GRADIENTS_OF_DISTANCES[name]), (torch.randn(6, 3).requires_grad_(),)
+    original = registered()[target]
+    assert dort_compare.compare(model, inputs, backward=True).verdict == "agree"
+    monkeypatch.setitem(registry._TABLE, target, lambda op, *args, **kwargs: op.Neg(original(op, *args, **kwargs)))
+    report = dort_compare.compare(model, inputs, backward=True)
     assert {cause.target for cause in report.causes} == {str(target)}, str(report)
 
 
