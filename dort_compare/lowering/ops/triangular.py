@@ -40,9 +40,10 @@ def linalg_solve_triangular(
 ) -> ir.Value:
     """linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor
 
-    X A = B is the same as A' X' = B'.
+    X A = B is the same as A' X' = B'. B may have another dtype than A, as under autocast; the result has A's.
     """
     matrix, sides = Matrices.of(op, a), Matrices.of(op, b).in_batch(op, sizes_of(op, (a, b), op.result))
+    sides = sides.holding(op.cast(sides.value, op.result.dtype))
     if left:
         return solved(op, matrix, sides, upper=upper, unit=unitriangular).value
     return solved(op, matrix.turned(op), sides.turned(op), upper=not upper, unit=unitriangular).turned(op).value

@@ -56,6 +56,8 @@ def triangular_systems(dtype: torch.dtype) -> Iterable[Sample]:
     unread = torch.tensor([[2.0, torch.nan], [1, 3]], dtype=dtype)
     yield case(unread, torch.ones(2, 2, dtype=dtype), upper=False)
     yield case(unread.fill_diagonal_(torch.nan), torch.ones(2, 2, dtype=dtype), upper=False, unitriangular=True)
+    for other in (torch.bfloat16, torch.float16, torch.float32):
+        yield case(triangles(dtype, 3, 3), triangles(dtype, 3, 3).to(other), upper=True)
 
 
 def old_triangular_systems(dtype: torch.dtype) -> Iterable[Sample]:
