@@ -10,6 +10,7 @@ import onnxruntime as ort
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 
+from dort_compare.captures import reads_of
 from dort_compare.runtime.binding import as_ort, dense
 
 LIMIT = 2**30
@@ -43,14 +44,18 @@ def apart(model: ir.Model | onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str,
 def with_constants(
     model: onnx.ModelProto, constants: Mapping[str, torch.Tensor], options: ort.SessionOptions
 ) -> onnx.ModelProto:
-    """``model`` with inputs as initializers of the values given, which ``options`` are to hand to the session."""
+    """``model`` with inputs as initializers of the values given, which ``options`` are to hand to the session.
+
+    Those that nothing reads are left out: ONNX Runtime drops them, and then refuses their values.
+    """
     if not constants:
         return model
     rest = onnx.ModelProto()
     rest.CopyFrom(model)
     del rest.graph.input[:]
     rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
-    held = {name: dense(tensor.detach()) for name, tensor in constants.items()}
+    read = {name for node in model.graph.node for name in reads_of(node)} | {value.name for value in model.graph.output}
+    held = {name: dense(tensor.detach()) for name, tensor in constants.items() if name in read}
     for name, tensor in held.items():
         dtype = int(from_torch_dtype(tensor.dtype))
         made = rest.graph.initializer.add(name=name, data_type=dtype, dims=tensor.shape)

@@ -54,6 +54,11 @@ def assert_right(model: nn.Module, function: Any, x: Tensor) -> None:
     torch.testing.assert_close(function(x), model(x), rtol=1e-5, atol=1e-5)
 
 
+def test_a_parameter_that_no_node_reads_is_no_constant() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6))  # the norm of no rows is written as a constant
+    assert_right(model, compiled(model), torch.randn(0, 6))
+
+
 def test_a_parameter_negated_by_a_mark_alone_is_frozen_negated() -> None:
     weight = torch.randn(3, 6)
     compiled = torch.compile(lambda x, w: x @ w.t(), backend="dort", options={"freeze": True})
