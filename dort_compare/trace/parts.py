@@ -76,9 +76,9 @@ class Parts:
 
     @cached_property
     def untensored(self) -> frozenset[str]:
-        """The names of values that are no tensors."""
+        """The names of values that are no tensors of numbers."""
         typed = (*self.model.graph.value_info, *self.model.graph.output)
-        named = {v.name for v in typed if v.HasField("type") and not v.type.HasField("tensor_type")}
+        named = {v.name for v in typed if v.HasField("type") and not _is_numeric(v.type)}
         made = {name for node in self.nodes if node.op_type in _SEQUENCES for name in node.output}
         return frozenset(named | made)
 
@@ -196,3 +196,7 @@ def _named(
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, int(from_torch_dtype(tensor.dtype)), list(tensor.shape))
+
+
+def _is_numeric(kind: onnx.TypeProto) -> bool:
+    return kind.HasField("tensor_type") and kind.tensor_type.elem_type != onnx.TensorProto.STRING

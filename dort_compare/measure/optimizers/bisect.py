@@ -129,7 +129,7 @@ class _Search:
             if inside is not None:
                 return inside
             session = make_session(right.model, settings, right.providers, disabled)
-            results = session.run(right.inputs, dict.fromkeys(right.outputs, right.device))
+            results = session.run(right.inputs, dict.fromkeys(right.outputs, right.device)) if right.outputs else []
         except ExecutionError as problem:
             return Departure(str(problem))
         return right.at_outputs(dict(zip(right.outputs, results, strict=True)))

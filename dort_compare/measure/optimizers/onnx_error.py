@@ -77,7 +77,8 @@ class Unoptimized:
         self.device = device_of(inputs.values())
         self._parts = Parts(model, providers, self.device)
         self._quantized = Quantized(self._parts)
-        self.outputs = [v.name for v in model.graph.output if v.name in self._parts.producers]
+        computed = self._parts.producers.keys() - self._parts.untensored
+        self.outputs = list(dict.fromkeys(v.name for v in model.graph.output if v.name in computed))
         self._dtypes = _dtypes(model)
         self._results = self._computed(self.outputs, self.inputs)
         self._precision = self._coarsest(self.outputs, self.inputs)

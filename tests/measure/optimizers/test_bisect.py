@@ -101,6 +101,16 @@ def test_a_clean_model_departs_nowhere():
     assert found.to_json()["verdict"] == "agree"
 
 
+@pytest.mark.parametrize("returned", [["m", "y", "y"], ["y", "words"], ["words"], []])
+def test_outputs_that_are_returned_twice_or_no_tensors_are_no_error(returned):
+    nodes = [node("MatMul", "x w", "m"), node("Softmax", "m", "y"), node("Cast", "y", "words", to=TensorProto.STRING)]
+    model = model_of(nodes, {name: (FLOAT, [4, 4]) for name in "xw"}, {})
+    dtypes = {"m": FLOAT, "y": FLOAT, "words": TensorProto.STRING}
+    model.graph.output.extend(helper.make_tensor_value_info(name, dtypes[name], [4, 4]) for name in returned)
+    found = bisect(onnx.shape_inference.infer_shapes(model), {name: torch.randn(4, 4) for name in "xw"}, CPU)
+    assert not found.departs
+
+
 def test_roundings_to_half_precision_that_are_left_out_are_noise():
     """Both terms cancel but for the rounding of the products, which ONNX Runtime leaves out where it removes casts."""
     half = [f"{name}h" for name in "xwvc"]
