@@ -12,7 +12,7 @@ from dort_compare.align.content import Sketch
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, attributes_of, is_transparent, operator_of
 from dort_compare.align.orders import BY_ELEMENT, Order, followed, inverse, permutation
 from dort_compare.dtypes import HALF
-from dort_compare.randomness import RANDOM_OPERATORS
+from dort_compare.randomness import may_draw
 from dort_compare.trace.dataflow import Dataflow, Node
 
 
@@ -190,7 +190,7 @@ class Numbered:
             shown = self.of.get(node.operands[0])
             shapes = sketches[node.operands[0]].shape, sketches[name].shape
             return None if shown is None else self.numbers.view(shown, *shapes)
-        if node.proto.op_type in RANDOM_OPERATORS or any(
+        if may_draw(node.proto, self.side.flow.constants) or any(
             n and o is None for n, o in zip(node.operands, operands, strict=True)
         ):
             return None

@@ -17,7 +17,7 @@ from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import moved_error
-from dort_compare.randomness import RANDOM_OPERATORS
+from dort_compare.randomness import may_draw
 
 Status = Literal["equal", "noise", "inherits", "diverges", "random"]
 _SHAKES = 2
@@ -28,8 +28,9 @@ class ValueRow:
     """A pair and what was measured of it.
 
     status: equal (every element), noise (no further apart than rounding explains), inherits (further, but not on the
-    first model's values of the operands), diverges (there too), random (both draw numbers). noise_floor: the largest
-    local distance that is noise. is_near: whether rounding explains the inherited distance.
+    first model's values of the operands), diverges (there too, or one of the two is drawn), random (both are drawn).
+    noise_floor: the largest local distance that is noise. is_near: whether rounding explains the inherited distance.
+    drawn: of each value, whether random numbers went into it since the last paired values.
     """
 
     pair: Pair
@@ -41,6 +42,7 @@ class ValueRow:
     noise_floor: float
     status: Status
     is_near: bool
+    drawn: tuple[bool, bool]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,10 +65,9 @@ class PairJudge:
 
     def __init__(self, first: Side, second: Side, pairs: Sequence[Pair]) -> None:
         self._sides = first, second
-        self._precision = (
-            _precisions(first, frozenset(pair.first for pair in pairs)),
-            _precisions(second, frozenset(pair.second for pair in pairs)),
-        )
+        paired = frozenset(pair.first for pair in pairs), frozenset(pair.second for pair in pairs)
+        self._precision = _precisions(first, paired[0]), _precisions(second, paired[1])
+        self._drawn = _drawn(first, paired[0]), _drawn(second, paired[1])
 
     def row(self, met: Met) -> ValueRow:
         pair = met.pair
@@ -76,20 +77,25 @@ class PairJudge:
         inherited = _distance(met.first, met.second)
         local, floor, is_right = self._local(met, inherited, precision)
         is_near = inherited.equal or _is_near(met, precision)
-        status: Status = (
-            "diverges" if not is_right else "equal" if inherited.equal else "noise" if is_near else "inherits"
-        )
-        op_types = first.op_type(pair.first), second.op_type(pair.second)
+        drawn = pair.first in self._drawn[0], pair.second in self._drawn[1]
+        status: Status = "noise" if is_near else "inherits"
+        if all(drawn):
+            status = "random"
+        elif inherited.equal:
+            status = "equal"
+        elif any(drawn) or not is_right:
+            status = "diverges"
         return ValueRow(
             pair=pair,
             dtypes=(dtype_name(met.first.dtype), dtype_name(met.second.dtype)),
             shapes=(first.shape(pair.first), second.shape(pair.second)),
-            op_types=op_types,
+            op_types=(first.op_type(pair.first), second.op_type(pair.second)),
             inherited=inherited,
             local=local,
             noise_floor=floor,
-            status="random" if any(op in RANDOM_OPERATORS for op in op_types) else status,
+            status=status,
             is_near=is_near,
+            drawn=drawn,
         )
 
     def _local(
@@ -160,6 +166,16 @@ def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]
                 if coarse is not None and name in own:
                     found[name] = coarse
     return found
+
+
+def _drawn(side: Side, paired: frozenset[str]) -> frozenset[str]:
+    """The values that random numbers went into since the last paired values."""
+    found = set[str]()
+    for node in side.flow.nodes:
+        is_fed = any(name in found and name not in paired for name in node.operands)
+        if is_fed or may_draw(node.proto, side.flow.constants):
+            found.update(node.results)
+    return frozenset(found)
 
 
 def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool:

@@ -102,11 +102,14 @@ def _verdict(
 
 
 def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
+    why = "rounding that has accumulated"
+    if any(row.status == "random" for row in rows.values()):
+        why = f"random numbers that both models draw, or {why}"
     for name in second.flow.outputs:
         row = rows.get(name)
         if row is not None and row.status == "inherits":
             apart = row.inherited.finding or f"max |first - second| = {row.inherited.max_abs:.3g}"
-            yield f"output {name!r}: {apart}, although no value departs by itself: rounding that has accumulated"
+            yield f"output {name!r}: {apart}, although no value departs by itself: {why}"
 
 
 def _order(side: Side) -> dict[str, float]:
@@ -156,7 +159,9 @@ def _operands(node: Node | None, mine: Node, rows: Mapping[str, ValueRow]) -> It
 
 def _reason(row: ValueRow, node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> str:
     found = row.local or row.inherited
-    if found.finding:
+    if any(row.drawn):
+        size = f"random numbers that the {'first' if row.drawn[0] else 'second'} alone draws"
+    elif found.finding:
         size = found.finding
     elif found.max_abs is None:
         size = "no element can be compared"
