@@ -649,6 +649,22 @@ def test_a_dropout_that_does_not_train_draws_nothing() -> None:
         assert {row.status for row in found.rows} == {"equal"}, str(found)
 
 
+def test_strings_among_constants_and_casts_are_not_compared() -> None:
+    spelled = """
+    agraph (float[4, 8] x) => (float[4, 8] y) {
+        s = Cast<to = 8>(x)
+        joined = Concat<axis = 0>(s, words)
+        t = Cast<to = 1>(s)
+        y = Tanh(t)
+    }"""
+    other = model(spelled, words=np.full((1, 8), "0", dtype=object))
+    plain = model("agraph (float[4, 8] x) => (float[4, 8] y) { y = Tanh(x) }")
+    for first, second in ((plain, other), (other, plain), (other, other)):
+        found = diff(first, second, {"x": torch.arange(1.0, 33.0).reshape(4, 8) / 32})
+        assert found.verdict == "agree", str(found)
+        assert any("strings and not compared" in note for note in found.findings.notes)
+
+
 def test_an_output_of_another_shape_diverges_and_one_of_another_dtype_is_told() -> None:
     first = model("agraph (float[4, 8] x) => (float[4, 8] y) { y = Tanh(x) }")
     flat = "agraph (float[4, 8] x) => (float[32] y) { t = Tanh(x)\n y = Reshape(t, s) }"

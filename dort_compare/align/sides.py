@@ -141,8 +141,8 @@ class Numbered:
             return False
         if not (is_transparent(node) or node.proto.op_type in VIEWS or self._is_shown_alike(node)):
             return False
-        sketches = self.side.sketches
-        return node.operands[0] in sketches and sketches[node.operands[0]].group == sketches[name].group
+        shown, made = self.side.sketches.get(node.operands[0]), self.side.sketches.get(name)
+        return shown is not None and made is not None and shown.group == made.group
 
     def _is_shown_alike(self, node: Node) -> bool:
         """Whether a transpose only lays out what the other model holds in one order."""

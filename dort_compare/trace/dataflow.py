@@ -70,7 +70,7 @@ class Dataflow:
         for value in graph.input:
             if value.name not in flow.constants:
                 flow.inputs[value.name] = value
-        flow.opaque = {v.name for v in (*graph.input, *graph.value_info, *graph.output) if _is_opaque(v)}
+        flow.opaque |= {v.name for v in (*graph.input, *graph.value_info, *graph.output) if _is_opaque(v)}
         for proto in graph.node:
             flow._add(proto)
         flow.outputs = [value.name for value in graph.output]
