@@ -662,7 +662,24 @@ def test_strings_among_constants_and_casts_are_not_compared() -> None:
     for first, second in ((plain, other), (other, plain), (other, other)):
         found = diff(first, second, {"x": torch.arange(1.0, 33.0).reshape(4, 8) / 32})
         assert found.verdict == "agree", str(found)
-        assert any("strings and not compared" in note for note in found.findings.notes)
+        assert any("strings or numbers of few bits and not compared" in note for note in found.findings.notes)
+
+
+FEW_BITS = {
+    "int4": "q = QuantizeLinear<output_dtype = 22>(x, s)\n d = DequantizeLinear(q, s)",
+    "float8": "q = Cast<to = 17>(x)\n d = Cast<to = 1>(q)",
+}
+
+
+@pytest.mark.parametrize("steps", FEW_BITS.values(), ids=FEW_BITS)
+def test_numbers_of_few_bits_are_not_compared_but_what_is_made_of_them(steps: str) -> None:
+    text = f"agraph (float[4, 8] x) => (float[4, 8] y) {{ {steps}\n y = Tanh(d) }}"
+    made = [model(text, s=np.float32(0.2)), model("agraph (float[4, 8] x) => (float[4, 8] y) { y = Tanh(x) }")]
+    for each in made:
+        each.opset_import[0].version = 21
+    found = diff(made[0], made[0])
+    assert found.verdict == "agree", str(found)
+    assert diff(*made).verdict == "diverge"
 
 
 def test_an_output_of_another_shape_diverges_and_one_of_another_dtype_is_told() -> None:

@@ -10,10 +10,10 @@ import onnx
 from dort_compare.captures import bodies, captured
 from dort_compare.errors import UsageError
 from dort_compare.trace.functions import inlined
+from dort_compare.trace.held import NOT_HELD, is_held
 from dort_compare.trace.ordered import in_order
 
 Graph = onnx.GraphProto | onnx.FunctionProto
-_STRING = onnx.TensorProto.STRING
 _MAKES_SEQUENCES = ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap"]
 _MAKES_STRINGS = ["StringConcat", "StringNormalizer", "StringSplit"]
 _MAKES_OPAQUE = frozenset([*_MAKES_SEQUENCES, "SplitToSequence", "Optional", *_MAKES_STRINGS])
@@ -43,7 +43,7 @@ class Dataflow:
     constants  initializers and constants by name
     producer   by value name, the node that makes it and which of its results it is
     readers    by value name, the nodes that read it and as which operand
-    opaque     values that are no numeric tensors: sequences, optionals, strings
+    opaque     values that are no tensors for torch: sequences, optionals, strings, numbers of few bits
     calls      names of local functions that could not be inlined
     """
 
@@ -102,7 +102,7 @@ class Dataflow:
     def _add_constant(self, name: str, tensor: onnx.TensorProto) -> None:
         self._check_new(name)
         self.constants[name] = tensor
-        if tensor.data_type == _STRING:
+        if tensor.data_type in NOT_HELD:
             self.opaque.add(name)
 
     def _check_new(self, name: str) -> None:
@@ -168,15 +168,15 @@ def _constant(proto: onnx.NodeProto) -> onnx.TensorProto | None:
 
 
 def _is_opaque(value: onnx.ValueInfoProto) -> bool:
-    kind = value.type.WhichOneof("value")
-    return kind not in (None, "tensor_type") or value.type.tensor_type.elem_type == _STRING
+    return value.type.WhichOneof("value") is not None and not is_held(value.type)
 
 
 def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
     proto = node.proto
-    if proto.op_type in _MAKES_OPAQUE or _casts_to_string(proto):
+    if proto.op_type in _MAKES_OPAQUE or _casts_to_opaque(proto):
         return set(node.results)
-    if proto.op_type in _HANDS_ON and opaque.intersection(node.operands[:1]):
+    tells = node.operands[2:3] if proto.op_type == "QuantizeLinear" else node.operands[:1]
+    if proto.op_type in (*_HANDS_ON, "QuantizeLinear") and opaque.intersection(tells):
         return set(node.results)
     found: set[str] = set()
     for body in bodies(proto):
@@ -185,5 +185,6 @@ def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
     return found
 
 
-def _casts_to_string(proto: onnx.NodeProto) -> bool:
-    return proto.op_type == "Cast" and any(a.name == "to" and a.i == _STRING for a in proto.attribute)
+def _casts_to_opaque(proto: onnx.NodeProto) -> bool:
+    casts = proto.op_type in ("Cast", "QuantizeLinear")
+    return casts and any(a.name in ("to", "output_dtype") and a.i in NOT_HELD for a in proto.attribute)

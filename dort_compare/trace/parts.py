@@ -18,6 +18,7 @@ from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.held import is_held
 from dort_compare.trace.passages import Passages, Source
 from dort_compare.trace.reference import ReferenceSession
 
@@ -76,9 +77,9 @@ class Parts:
 
     @cached_property
     def untensored(self) -> frozenset[str]:
-        """The names of values that are no tensors of numbers."""
+        """The names of values that are no tensors of numbers, or of such as torch is not handed."""
         typed = (*self.model.graph.value_info, *self.model.graph.output)
-        named = {v.name for v in typed if v.HasField("type") and not _is_numeric(v.type)}
+        named = {v.name for v in typed if v.HasField("type") and not is_held(v.type)}
         made = {name for node in self.nodes if node.op_type in _SEQUENCES for name in node.output}
         return frozenset(named | made)
 
@@ -196,7 +197,3 @@ def _named(
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, int(from_torch_dtype(tensor.dtype)), list(tensor.shape))
-
-
-def _is_numeric(kind: onnx.TypeProto) -> bool:
-    return kind.HasField("tensor_type") and kind.tensor_type.elem_type != onnx.TensorProto.STRING

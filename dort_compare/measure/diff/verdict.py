@@ -233,4 +233,5 @@ def _notes(side: Side) -> Iterator[str]:
         yield f"{flow.title}: values with their dimensions in another order: {len(side.orders)}: {some}"
     opaque = [name for node in flow.nodes for name in node.results if name in flow.opaque]
     if opaque:
-        yield f"{flow.title}: {len(opaque)} values are sequences, optionals or strings and not compared"
+        kinds = "sequences, optionals, strings or numbers of few bits"
+        yield f"{flow.title}: {len(opaque)} values are {kinds} and not compared"

@@ -111,6 +111,16 @@ def test_outputs_that_are_returned_twice_or_no_tensors_are_no_error(returned):
     assert not found.departs
 
 
+def test_numbers_that_torch_is_not_handed_are_no_error():
+    few_bits = [node("Cast", "m", "f", to=TensorProto.FLOAT8E4M3FN), node("Cast", "f", "y", to=FLOAT)]
+    nodes = [node("Cast", "one", "g", to=TensorProto.FLOAT8E4M3FN), node("Cast", "g", "w", to=FLOAT)]
+    nodes += [node("MatMul", "x w", "m"), *few_bits]
+    model = model_of(nodes, {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}, one=np.eye(4, dtype=np.float32))
+    model.opset_import[0].version = 19
+    found = bisect(onnx.shape_inference.infer_shapes(model), {"x": torch.randn(4, 4)}, CPU)
+    assert not found.departs
+
+
 def test_roundings_to_half_precision_that_are_left_out_are_noise():
     """Both terms cancel but for the rounding of the products, which ONNX Runtime leaves out where it removes casts."""
     half = [f"{name}h" for name in "xwvc"]
