@@ -880,3 +880,25 @@ def test_a_node_that_fails_on_its_own_values_is_an_error_still() -> None:
     second = model(wrong, **SIZES, zero=np.float32(0))
     with pytest.raises(ExecutionError, match="second: ONNX Runtime failed"):
         diff(model(ONE_STATE, one=SIZES["one"], eight=SIZES["eight"], zero=np.float32(0)), second)
+
+
+ROOT = "agraph (float[1] v, float[4] x) => (float[4] y) { s = Add(v, small) r = Sqrt(s) y = Div(x, r) }"
+NORM = """
+    agraph (float[2, 1] x, float[1] g, float[1] b, float[1] m, float[1] v) => (float[2, 1] y) {
+        y = BatchNormalization(x, g, b, m, v)
+    }"""
+
+
+@pytest.mark.parametrize("text", [ROOT, NORM])
+def test_variances_are_drawn_as_such(text: str) -> None:
+    graph = model(text, small=np.float32(1e-5))
+    for seed in range(8):
+        assert diff(graph, graph, seed=seed).verdict == "agree"
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf])
+def test_outputs_without_a_number_are_no_agreement(fill: float) -> None:
+    graph = model("agraph (float[4] x) => (float[4] y) { y = Mul(x, c) }", c=np.float32(fill))
+    found = diff(graph, graph)
+    assert found.verdict == "diverge"
+    assert found.findings.reason.startswith("nothing was compared: first returns no finite number")

@@ -50,13 +50,17 @@ class Sketch:
     is_telling: bool
 
     @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
     def group(self) -> tuple[str, int]:
         """Values of two groups never hold the same."""
-        return self.kind, math.prod(self.shape)
+        return self.kind, self.numel
 
     @property
     def is_small_integer(self) -> bool:
-        return self.kind == "int" and math.prod(self.shape) <= _SMALL
+        return self.kind == "int" and self.numel <= _SMALL
 
     def distance(self, other: Sketch) -> float:
         """How far two contents lie apart, as a share of their scale; inf where they cannot be the same."""

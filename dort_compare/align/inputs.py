@@ -26,6 +26,8 @@ _PASSES_ON = RESHAPES | {"Identity", "Cast"}
 _JOINS = frozenset(["Concat", "Mul"])
 _SIZES = frozenset([("ConstantOfShape", 0), ("Expand", 1), ("Range", 1), ("Reshape", 1)])
 """Operands, by operator and place, that are sizes."""
+_VARIANCES = frozenset([("BatchNormalization", 4), ("Sqrt", 0)])
+"""Operands that are not below 0."""
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
@@ -263,7 +265,8 @@ def _draw(
     if dtype == torch.bool:
         return torch.randint(2, sizes, generator=generator, device="cpu").bool()
     if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
+        drawn = torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
+        return drawn.abs() if any(_is_variance(*taker) for taker in takers) else drawn
     if math.prod(sizes) == 1 and any(_is_size(*taker) for taker in takers):
         return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
     rows = min(_rows(*taker) for taker in takers)
@@ -282,6 +285,13 @@ def _is_size(flow: Dataflow, name: str) -> bool:
     """Whether an integer is one of the sizes that a node is told."""
     reading = _reading(flow, name, _PASSES_ON | _JOINS)
     return any((node.proto.op_type, slot) in _SIZES for node, slot in reading)
+
+
+def _is_variance(flow: Dataflow, name: str) -> bool:
+    """Whether a float below 0 would give nothing but NaN: what a batch norm divides by, or what a root is taken of, a
+    small number added perhaps."""
+    reading = _reading(flow, name, _PASSES_ON | {"Add"})
+    return any((node.proto.op_type, slot) in _VARIANCES for node, slot in reading)
 
 
 def _rows(flow: Dataflow, name: str) -> int:

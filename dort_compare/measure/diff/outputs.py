@@ -35,6 +35,17 @@ def fault(first: Side, second: Side, outputs: Outputs, paired: tuple[frozenset[s
     return None
 
 
+def without_numbers(side: Side) -> str | None:
+    """What to say of a model that returns nothing but NaN and infinities: any other such agrees with it."""
+    sketches = [side.sketches[name] for name in returned(side)]
+    if not sketches or any(sketch.extremes < sketch.numel or not sketch.numel for sketch in sketches):
+        return None
+    return (
+        f"nothing was compared: {side.flow.title} returns no finite number, "
+        "for want of better inputs perhaps; give some with --inputs"
+    )
+
+
 def notes(first: Side, second: Side, outputs: Outputs) -> Iterator[str]:
     """What is not the same of the outputs, but no fault: a dtype, the order of dimensions, theirs, one in addition."""
     for one, other in outputs:

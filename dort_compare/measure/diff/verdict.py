@@ -72,7 +72,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
     """Judges the rows.
 
     Diverges where a value departs, an output has no partner, is of another shape, holds another value or is not there,
-    or nothing computed was compared.
+    or nothing computed was compared, or none of the outputs holds a number.
     """
     by_name = {row.pair.second: row for row in rows if row.pair.is_main}
     order = _order(second)
@@ -81,7 +81,8 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
     outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
-    verdict, reason = _verdict(second, rows, causes, returned.fault(first, second, outputs, paired))
+    faults = returned.without_numbers(first), returned.fault(first, second, outputs, paired)
+    verdict, reason = _verdict(second, rows, causes, next(filter(None, faults), None))
     notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
     if not causes:
         notes += tuple(_accumulated(by_name, second))
