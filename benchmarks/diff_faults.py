@@ -6,7 +6,8 @@ One graph is written by dort-compare and by torch.onnx, each in steps of its own
 of the two models a node is made wrong: another operator, or a result that is 5 % too large. A fault counts where the
 model's output moves by more than a thousandth of its largest element. It is named first where its node is that of the
 first value that diverges, or one of those that make it of paired values; alone, where nothing else is said to diverge.
-The column "without faults" holds the two models against each other as they are.
+The column "without faults" holds the two models against each other as they are. *Last* is the native model of
+convolutions with its channels last between them (`channels_last.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
+from channels_last import channels_last
 from fault_operators import SIMILAR
 from onnx import helper
 from pages import flags, page, show
@@ -38,6 +40,22 @@ Fault = tuple[str, onnx.ModelProto]
 """The result that is wrong, and the model."""
 
 
+class Residual(nn.Module):
+    """Two convolutions of ``channels`` channels beside what they read."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.GroupNorm(2, channels),
+            nn.GELU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.silu(x + self.inner(x))
+
+
 def subjects() -> Iterator[tuple[str, nn.Module, tuple[torch.Tensor, ...]]]:
     """Small models, with arguments."""
     config = LlamaConfig(hidden=64, heads=4, intermediate=96, vocabulary=100)
@@ -48,6 +66,8 @@ def subjects() -> Iterator[tuple[str, nn.Module, tuple[torch.Tensor, ...]]]:
     convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU(), nn.Conv2d(8, 4, 3, stride=2), nn.SiLU())
     head = nn.Sequential(nn.Flatten(), nn.LayerNorm(144), nn.Linear(144, 10), nn.Softmax(-1))
     yield "convolutions", nn.Sequential(convolutions, head), (torch.randn(2, 3, 16, 16),)
+    pooled = nn.Sequential(nn.Conv2d(3, 8, 3), Residual(8), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    yield "residual convolutions", pooled, (torch.randn(2, 3, 16, 16),)
 
 
 def exported(module: nn.Module, arguments: tuple[torch.Tensor, ...]) -> dict[str, onnx.ModelProto]:
@@ -125,7 +145,11 @@ def rows() -> Iterator[list[str]]:
     """A line of the table for each model and direction."""
     for name, module, arguments in subjects():
         models = exported(module.eval(), arguments)
-        for one, other in (("native", "torch"), ("torch", "native")):
+        sides = [("native", "torch")]
+        if any(node.op_type == "Conv" for node in models["native"].graph.node):
+            models["last"] = channels_last(models["native"])
+            sides += [("native", "last"), ("torch", "last")]
+        for one, other in (pair for side in sides for pair in (side, side[::-1])):
             found = judged(models[one], models[other])
             clean = "agree" if found["clean"] else "diverge"
             numbers = (found[each] for each in ("count", "diverge", "first", "alone"))
