@@ -74,7 +74,7 @@ def _diff(
         )
     sides = laid_out(*seen), laid_out(*reversed(seen))
     rows = Rounds(sides, engines, fed, waiting.stage).rows()
-    return Diff(findings(*sides, rows), fed.origins)
+    return Diff(findings(*sides, rows, fed.orders.values()), fed.origins)
 
 
 def _flow(model: Model, title: str) -> Dataflow:

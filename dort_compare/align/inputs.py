@@ -63,9 +63,9 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
             raise UsageError(
                 f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
             )
-    pairs = _paired(first, second)
-    orders = _orders(first, second, pairs)
-    turns = {one: orders[other] for one, other in pairs if other in orders}, {n: inverse(o) for n, o in orders.items()}
+    found = _paired(first, second)
+    pairs, orders = list(found), {other: order for (_, other), order in found.items() if order}
+    turns = {one: order for (one, _), order in found.items() if order}, {n: inverse(o) for n, o in orders.items()}
     values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]] = ({}, {})
     origins = _take_given(flows, pairs, given or {}, turns, values)
     origins += _take_constants(flows, pairs, values)
@@ -91,48 +91,41 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
     return Inputs(tuple(pairs), values, tuple(origins), is_guess, orders)
 
 
-def _paired(first: Dataflow, second: Dataflow) -> list[tuple[str, str]]:
-    """Inputs of one name and type, then those of one type in order, then those that have their channels elsewhere."""
-    pairs = [(name, name) for name in first.inputs if name in second.inputs and _is_like(first, name, second, name)]
-    taken = {name for name, _ in pairs}
-    rest = [name for name in second.inputs if name not in taken]
-    for one in (name for name in first.inputs if name not in taken):
-        other = next((name for name in rest if _is_like(first, one, second, name)), None)
-        if other is not None:
-            rest.remove(other)
-            pairs.append((one, other))
-    taken = {name for name, _ in pairs}
-    for one in (name for name in first.inputs if name not in taken):
-        turned = (name for name in rest if _channels_moved(first, one, second, name))
-        other = next(turned, None)
-        if other is not None:
-            rest.remove(other)
-            pairs.append((one, other))
-    return pairs
+def _paired(first: Dataflow, second: Dataflow) -> dict[tuple[str, str], Order]:
+    """Inputs of one name and type, then those of one type in order, then those that have their channels elsewhere; by
+    pair the order in which the second's dimensions are those of the first's, () where they are."""
+    found: dict[tuple[str, str], Order] = {}
+    for is_named, is_plain in ((True, False), (False, True), (False, False)):
+        taken = {name for name, _ in found}, {name for _, name in found}
+        rest = [name for name in second.inputs if name not in taken[1]]
+        for one in (name for name in first.inputs if name not in taken[0]):
+            for other in [name for name in rest if name == one or not is_named]:
+                order = _order(_declared(first, one), _declared(second, other))
+                if order is not None and not (is_plain and order):
+                    rest.remove(other)
+                    found[one, other] = order
+                    break
+    return found
 
 
-def _orders(first: Dataflow, second: Dataflow, pairs: Iterable[tuple[str, str]]) -> dict[str, Order]:
-    """By input of the second model, how its channels move to where the first has them; those that need not are not
-    named."""
-    unlike = ((one, other) for one, other in pairs if not _is_like(first, one, second, other))
-    moved = {other: _channels_moved(first, one, second, other) for one, other in unlike}
-    return {other: order for other, order in moved.items() if order is not None}
+def _order(first: Declared, second: Declared) -> Order | None:
+    """The order of dimensions in which the second type is the first, () as it stands; None where it is in none.
 
-
-def _channels_moved(first: Dataflow, one: str, second: Dataflow, other: str) -> Order | None:
-    (dtype, shape), (dtype_2, shape_2) = _declared(first, one), _declared(second, other)
-    if dtype != dtype_2 or shape is None or shape_2 is None or len(shape) != len(shape_2) or len(shape) < 3:
+    Beside that, the channels may be the last or the first dimension behind that of the batch. Where sizes are left
+    open, more that are known are to be the same.
+    """
+    (dtype, shape), (other, sizes) = first, second
+    if dtype != other or shape is None or sizes is None:
+        return () if dtype == other else None
+    plain = tuple(range(len(shape)))
+    moved = [(0, *plain[-1:], *plain[1:-1]), (0, *plain[2:], *plain[1:2])] if len(shape) > 2 else []
+    if len(shape) != len(sizes):
         return None
-    batch, *rest = range(len(shape))
-    orders = (batch, *rest[-1:], *rest[:-1]), (batch, *rest[1:], *rest[:1])
-    return next((order for order in orders if _fit(shape, [shape_2[dim] for dim in order])), None)
-
-
-def _is_like(first: Dataflow, one: str, second: Dataflow, other: str) -> bool:
-    (dtype, shape), (dtype_2, shape_2) = _declared(first, one), _declared(second, other)
-    if dtype != dtype_2 or shape is None or shape_2 is None:
-        return dtype == dtype_2
-    return _fit(shape, shape_2)
+    fitting = [order for order in (plain, *moved) if _fit(shape, [sizes[dim] for dim in order])]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda order: sum(a == sizes[dim] is not None for a, dim in zip(shape, order, strict=True)))
+    return () if best == plain else best
 
 
 def _fit(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
@@ -143,7 +136,11 @@ def _turned(shape: Sequence[int | None] | None, order: Order | None) -> Sequence
     return shape if shape is None or order is None else [shape[dim] for dim in order]
 
 
-def _declared(flow: Dataflow, name: str) -> tuple[int, list[int | None] | None]:
+Declared = tuple[int, list[int | None] | None]
+"""Element type and sizes, None for those left open."""
+
+
+def _declared(flow: Dataflow, name: str) -> Declared:
     kind = flow.inputs[name].type.tensor_type
     if not kind.HasField("shape"):
         return kind.elem_type, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,8 @@ from dort_compare.align.sides import Side
 
 @dataclass(frozen=True)
 class Seen:
-    """A model as it stands, the ``orders`` of what it has transposed, and sketches of that as it was ``before``."""
+    """A model as it stands, the ``orders`` of what it has transposed, and sketches of that as it was ``before``, where
+    its elements have moved."""
 
     side: Side
     orders: Mapping[str, Order]
@@ -21,13 +22,14 @@ class Seen:
 
 
 def laid_out(seen: Seen, other: Seen) -> Side:
-    """The model with those of its transposed values shown as they were before that the other model leaves so.
+    """The model, with what the other one holds untransposed shown untransposed.
 
-    A transpose makes one where the other model holds what it reads, and does not transpose that itself; where content
-    does not tell, where the order is that of such a transpose, or one that the other model does not know. What is
-    computed of one, in its order, is another. None is what the other model holds as it stands.
+    That is what a transpose makes where the other model holds what it reads, and does not transpose that itself; where
+    content does not tell, where the order is that of such a transpose, or one that the other model does not know. What
+    is computed of such a value, in its order, is shown so too. A value that the other model holds as it stands is never
+    shown otherwise.
     """
-    orders = _Choice(seen, other).orders()
+    orders = {name: seen.orders[name] for name in _Choice(seen, other).names() if name in seen.before}
     return replace(
         seen.side, sketches={**seen.side.sketches, **{name: seen.before[name] for name in orders}}, orders=orders
     )
@@ -39,14 +41,15 @@ class _Choice:
         self._known = frozenset(other.orders.values())
         self._tolerance = tolerance(halved=bool(seen.side.halves() or other.side.halves()))
 
-    def orders(self) -> dict[str, Order]:
-        found: dict[str, Order] = {}
+    def names(self) -> set[str]:
+        """The values that lie in another order, those that would if their sizes were not 1 among them."""
+        found = set[str]()
         for name in self._side.values():
-            if name in self._seen.before and self._is_laid_out(name, found):
-                found[name] = self._seen.orders[name]
+            if name in self._seen.orders and self._is_laid_out(name, found):
+                found.add(name)
         return found
 
-    def _is_laid_out(self, name: str, found: Mapping[str, Order]) -> bool:
+    def _is_laid_out(self, name: str, found: Set[str]) -> bool:
         node = self._side.node(name)
         if node is None:
             return True
@@ -54,21 +57,23 @@ class _Choice:
             return False
         if node.proto.op_type != "Transpose":
             return any(operand in found for operand in node.operands)
-        is_left = self._is_left(name)
-        if is_left is not None:
-            return is_left
+        is_skipped = self._is_skipped(name)
+        if is_skipped is not None:
+            return is_skipped
         order = self._seen.orders[name]
-        return order in self._usual or order not in self._known
+        return order in self._skipped or order not in self._known
 
     def _stands(self, name: str) -> bool:
-        """Whether the other model holds a value as it is."""
+        """Whether the other model holds a value as it is; what is the same in any order tells nothing."""
+        if name not in self._seen.before:
+            return False
         sketch = self._side.sketches[name]
-        return sketch.is_telling and bool(self._near(sketch))
+        return sketch.exact != self._seen.before[name].exact and bool(self._near(sketch))
 
-    def _is_left(self, name: str) -> bool | None:
-        """Whether the other model holds what was transposed and leaves it so; None where content does not tell."""
-        before = self._seen.before[name]
-        partners = self._near(before) if before.is_telling else []
+    def _is_skipped(self, name: str) -> bool | None:
+        """Whether the other model holds what is transposed here, and leaves it so; None where content does not tell."""
+        before = self._seen.before.get(name)
+        partners = self._near(before) if before is not None and before.is_telling else []
         return not any(map(self._is_transposed, partners)) if partners else None
 
     def _is_transposed(self, other: str) -> bool:
@@ -82,7 +87,7 @@ class _Choice:
         return ContentIndex(self._other.sketches, self._other.values())
 
     @cached_property
-    def _usual(self) -> frozenset[Order]:
+    def _skipped(self) -> frozenset[Order]:
         """The orders of the transposes that content says the other model leaves out."""
         transposed = (name for name in self._seen.before if self._side.op_type(name) == "Transpose")
-        return frozenset(self._seen.orders[n] for n in transposed if not self._stands(n) and self._is_left(n))
+        return frozenset(self._seen.orders[n] for n in transposed if not self._stands(n) and self._is_skipped(n))

@@ -52,7 +52,7 @@ def moves_elements(order: Order, shape: Sequence[int]) -> bool:
 class Orders:
     """Learns the order of each value of a model from its shape, values given in order of execution.
 
-    ``of`` holds those whose elements were moved by transposes before, ``given`` those of its inputs.
+    ``of`` holds those behind transposes, ``given`` those of its inputs.
     """
 
     def __init__(self, flow: Dataflow, given: Mapping[str, Order]) -> None:
@@ -65,10 +65,10 @@ class Orders:
         self._shapes[name] = shape
         node = self._flow.producer[name][0] if name in self._flow.producer else None
         order = self.of.get(name) if node is None else self._made(node, shape)
-        if order is None or len(order) != len(shape) or not moves_elements(order, shape):
+        if order is None or len(order) != len(shape):
             return None
         self.of[name] = order
-        return order
+        return order if moves_elements(order, shape) else None
 
     def _made(self, node: Node, shape: Shape) -> Order | None:
         source = node.operands[0] if node.operands else ""
@@ -79,5 +79,6 @@ class Orders:
             return self.of.get(source)
         if node.proto.op_type not in BY_ELEMENT:
             return None
-        whole = {self.of.get(name) for name in node.operands if self._shapes.get(name) == shape}
+        computed = (name for name in node.operands if name not in self._flow.constants)
+        whole = {self.of.get(name) for name in computed if self._shapes.get(name) == shape}
         return whole.pop() if len(whole) == 1 else None

@@ -47,6 +47,13 @@ class Side:
             return False
         return any(operand in self.orders for node, _ in self.flow.readers.get(name, ()) for operand in node.operands)
 
+    def may_be_out_of_order(self, name: str) -> bool:
+        """Whether a value is made of one that is shown in another order, and nothing says in which it is itself."""
+        node = self.node(name)
+        if node is None or name in self.orders or node.proto.op_type == "Transpose":
+            return False
+        return any(operand in self.orders for operand in node.operands)
+
     def values(self) -> Iterable[str]:
         """Every value that has a sketch: inputs, constants, results in order of execution."""
         results = (name for node in self.flow.nodes for name in node.results)
@@ -139,7 +146,8 @@ class Numbered:
         node = self.side.node(name)
         if node is None or name != node.results[0]:
             return False
-        if not (is_transparent(node) or node.proto.op_type in VIEWS or self._is_shown_alike(node)):
+        is_view = node.proto.op_type in VIEWS and node.operands[0] not in self.side.orders
+        if not (is_view or is_transparent(node) or self._is_shown_alike(node)):
             return False
         shown, made = self.side.sketches.get(node.operands[0]), self.side.sketches.get(name)
         return shown is not None and made is not None and shown.group == made.group
@@ -148,10 +156,8 @@ class Numbered:
         """Whether a transpose only lays out what the other model holds in one order."""
         if node.proto.op_type != "Transpose" or not self.side.orders:
             return False
-        source, result = node.operands[0], node.results[0]
-        plain = tuple(range(len(self.side.sketches[result].shape)))
-        orders = (self.side.orders.get(name, plain) for name in (source, result))
-        before, after = orders
+        plain = tuple(range(len(self.side.sketches[node.results[0]].shape)))
+        before, after = (self.side.orders.get(name, plain) for name in (node.operands[0], node.results[0]))
         return followed(permutation(node, len(plain)), after) == before
 
     def readers(self, name: str) -> list[tuple[Node, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dort_compare.align.orders import Order, followed, inverse
 from dort_compare.align.returned import returned
@@ -13,16 +13,22 @@ Outputs = Sequence[tuple[str, str]]
 """Outputs that stand for one another, (first, second)."""
 
 
-def fault(first: Side, second: Side, outputs: Outputs, paired: tuple[frozenset[str], frozenset[str]]) -> str | None:
+def fault(
+    first: Side,
+    second: Side,
+    outputs: Outputs,
+    paired: tuple[frozenset[str], frozenset[str]],
+    taken: Collection[Order],
+) -> str | None:
     """What is wrong with the outputs, but for their values; ``paired`` are the values of each model that are.
 
-    A model that takes its inputs with the dimensions in another order may return its outputs so.
+    A model that takes its inputs with the dimensions in another order, those of ``taken``, may return its outputs so.
     """
-    taken = {second.orders[name] for name in second.flow.inputs if name in second.orders}
     for one, other in outputs:
         mine, theirs = second.sketches[other], first.sketches[one]
         if theirs.shape != mine.shape or theirs.group != mine.group:
-            return _other_type(first, second, one, other)
+            is_turned = first.shape(one) == second.shape(other) and theirs.group == mine.group
+            return (_other_order if is_turned else _other_type)(first, second, one, other)
         if (turn := _turn(first, second, one, other)) and turn not in taken:
             return _other_order(first, second, one, other)
     for side, names in zip((first, second), paired, strict=True):

@@ -178,9 +178,9 @@ class Lockstep:
 
     def _first_value(self, name: str, live: Tensors) -> torch.Tensor:
         """As it is shown."""
-        return (
-            constant(self.first.flow, name) if name in self.first.flow.constants else self.first.shown(name, live[name])
-        )
+        if name in self.first.flow.constants:
+            return constant(self.first.flow, name)
+        return self.first.shown(name, live[name])
 
     def _second_value(self, name: str, free: Execution) -> torch.Tensor:
         """As it is shown."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
+from dort_compare.align.orders import Order
 from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff import outputs as returned
@@ -68,8 +69,8 @@ class Findings:
     notes: tuple[str, ...]
 
 
-def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
-    """Judges the rows.
+def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collection[Order]) -> Findings:
+    """Judges the rows; ``taken`` are the orders in which the second model takes its inputs.
 
     Diverges where a value departs, an output has no partner, is of another shape, holds another value or is not there,
     or nothing computed was compared, or none of the outputs holds a number.
@@ -81,7 +82,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow]) -> Findings:
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
     outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
-    faults = returned.without_numbers(first), returned.fault(first, second, outputs, paired)
+    faults = returned.without_numbers(first), returned.fault(first, second, outputs, paired, taken)
     verdict, reason = _verdict(second, rows, causes, next(filter(None, faults), None))
     notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
     if not causes:
