@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -278,6 +279,14 @@ ALIKE = {
         f"h = Greater(x, z) {BACK}(h)",
         "q = Transpose<perm = [0, 3, 1, 2]>(x) y = Greater(q, z)",
     ),
+    "a mask of one value": (
+        "a = Abs(x) h = Less(a, none) y = Cast<to = 1>(h)",
+        f"{TURN} a = Abs(t) h = Less(a, none) y0 = Cast<to = 1>(h) {BACK}(y0)",
+    ),
+    "a mask of one value that lies otherwise": (
+        "a = Abs(x) y = Less(a, none)",
+        "t = Transpose<perm = [3, 1, 2, 0]>(x) a = Abs(t) m = Less(a, none) y = Transpose<perm = [3, 1, 2, 0]>(m)",
+    ),
     "an axis that goes": (
         "c = Neg(x) s = ArgMax<axis = 2, keepdims = 0>(c) f = Cast<to = 1>(s) y = Neg(f)",
         f"{TURN} c = Neg(t) s = ArgMax<axis = 1, keepdims = 0>(c) f = Cast<to = 1>(s) g = Neg(f) "
@@ -309,6 +318,7 @@ ALIKE = {
 }
 NUMBERS = {
     "z": np.float32(0.1),
+    "none": np.float32(-1),
     "high": np.array([2, 3]),
     "high2": np.array([1, 2]),
     "grown": np.array([1, 1, 4, 5]),
@@ -369,3 +379,11 @@ def test_inputs_of_one_name_are_one_in_any_order() -> None:
     first = model(f"agraph (float[{sizes}] a, float[{sizes}] b) => (y) {{{{ {body} }}}}", {})
     second = model(f"agraph (float[{turned}] b, float[{turned}] a) => (y) {{{{ {body} }}}}", {})
     assert diff(first, second).verdict == "agree"
+
+
+def test_an_output_that_is_the_same_in_any_order_is_no_fault() -> None:
+    first = model("agraph (float[4, 4] x) => (y) {{ a = Abs(x) y = Less(a, none) }}", {}, none=np.float32(-1))
+    text = "agraph (float[4, 4] x) => (y) {{ t = Transpose(x) a = Abs(t) y = Less(a, none) }}"
+    for models in itertools.permutations((first, model(text, {}, none=np.float32(-1)))):
+        found = diff(*models)
+        assert found.verdict == "agree", str(found)

@@ -53,7 +53,7 @@ class _Choice:
         node = self._side.node(name)
         if node is None:
             return True
-        if self._stands(name):
+        if self._stands(name) or (name in self._side.flow.outputs and self._is_the_same_in_any_order(name)):
             return False
         if node.proto.op_type != "Transpose":
             return any(operand in found for operand in node.operands)
@@ -64,11 +64,12 @@ class _Choice:
         return order in self._skipped or order not in self._known
 
     def _stands(self, name: str) -> bool:
-        """Whether the other model holds a value as it is; what is the same in any order tells nothing."""
-        if name not in self._seen.before:
-            return False
+        """Whether the other model holds a value as it is."""
+        return not self._is_the_same_in_any_order(name) and bool(self._near(self._side.sketches[name]))
+
+    def _is_the_same_in_any_order(self, name: str) -> bool:
         sketch = self._side.sketches[name]
-        return sketch.exact != self._seen.before[name].exact and bool(self._near(sketch))
+        return sketch.exact == self._seen.before.get(name, sketch).exact
 
     def _is_skipped(self, name: str) -> bool | None:
         """Whether the other model holds what is transposed here, and leaves it so; None where content does not tell."""
