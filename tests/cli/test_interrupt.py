@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from safetensors.numpy import save_file
 
 from dort_compare.cli.interrupt import interruptible
@@ -35,15 +37,19 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[str, str]:
         running.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             return running.communicate(timeout=10)
-    raise AssertionError("it does not end")
+    running.send_signal(signal.SIGABRT)
+    raise AssertionError(f"it does not end: {running.communicate()[1]}")
 
 
+@pytest.mark.slow  # it waits by the clock, and did not end once
 def test_a_loop_without_end_can_be_interrupted(tmp_path: Path) -> None:
     model = tmp_path / "endless.onnx"
     onnx.save(onnx.parser.parse_model(ENDLESS), model)
     save_file({"x": np.ones(4, np.float32), "go": np.array(True)}, tmp_path / "inputs")
     command = [sys.executable, "-c", PROGRAM, "diff", model, model, "--inputs", tmp_path / "inputs"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with_stacks = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=with_stacks, **piped) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "ready\n"
         try:
