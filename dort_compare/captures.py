@@ -31,6 +31,11 @@ def reads_of(node: onnx.NodeProto) -> Iterator[str]:
         yield from captured(body)
 
 
+def read_by(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """The names that any of some nodes reads."""
+    return {name for node in nodes for name in reads_of(node)}
+
+
 def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[onnx.NodeProto]]:
     """By value, the nodes that read it, once for each time."""
     found: dict[str, list[onnx.NodeProto]] = {}

@@ -64,30 +64,21 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
                 f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
             )
     found = _paired(first, second)
-    pairs, orders = list(found), {other: order for (_, other), order in found.items() if order}
-    turns = {one: order for (one, _), order in found.items() if order}, {n: inverse(o) for n, o in orders.items()}
-    values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]] = ({}, {})
+    pairs = list(found)
+    turns = (
+        {one: order for (one, _), order in found.items() if order},
+        {other: inverse(order) for (_, other), order in found.items() if order},
+    )
+    values: Values = ({}, {})
     origins = _take_given(flows, pairs, given or {}, turns, values)
     origins += _take_constants(flows, pairs, values)
-    generator = torch.Generator().manual_seed(seed)
     missing = [n for flow, had in zip(flows, values, strict=True) for n in flow.inputs if n not in had]
     if given is not None and missing:
         raise UsageError(f"the inputs hold nothing for {missing[0]!r}; they must hold every input of the models")
-    drawn, is_guess = 0, False
-    for one, other in [*pairs, *((n, "") for n in first.inputs), *(("", n) for n in second.inputs)]:
-        if (one and one in values[0]) or (other and other in values[1]):
-            continue
-        drawn += 1
-        takers = [(flow, name) for flow, name in ((first, one), (second, other)) if name]
-        declared = [
-            _turned(_declared(*taker)[1], orders.get(other) if taker[0] is second else None) for taker in takers
-        ]
-        value = _draw(takers, declared, generator)
-        is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in declared)
-        values[0].update({one: value} if one else {})
-        values[1].update({other: value.permute(turns[1][other]) if other in turns[1] else value} if other else {})
+    drawn, is_guess = _take_random(flows, found, values, torch.Generator().manual_seed(seed))
     if drawn:
         origins.append(f"{drawn} random, seed {seed}")
+    orders = {other: order for (_, other), order in found.items() if order}
     return Inputs(tuple(pairs), values, tuple(origins), is_guess, orders)
 
 
@@ -132,8 +123,8 @@ def _fit(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
     return len(shape) == len(other) and all(a == b or None in (a, b) for a, b in zip(shape, other, strict=True))
 
 
-def _turned(shape: Sequence[int | None] | None, order: Order | None) -> Sequence[int | None] | None:
-    return shape if shape is None or order is None else [shape[dim] for dim in order]
+def _turned(shape: Sequence[int | None] | None, order: Order) -> Sequence[int | None] | None:
+    return [shape[dim] for dim in order] if shape and order else shape
 
 
 Declared = tuple[int, list[int | None] | None]
@@ -238,6 +229,29 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
 def _shared_words(one: str, other: str) -> float:
     words = set(_WORD.findall(one.lower())), set(_WORD.findall(other.lower()))
     return len(words[0] & words[1]) / max(len(words[0] | words[1]), 1)
+
+
+def _take_random(
+    flows: tuple[Dataflow, Dataflow],
+    pairs: Mapping[tuple[str, str], Order],
+    values: Values,
+    generator: torch.Generator,
+) -> tuple[int, bool]:
+    """For the inputs that have no value; how many are drawn, and whether sizes or integers are among them."""
+    alone = [*((name, "") for name in flows[0].inputs), *(("", name) for name in flows[1].inputs)]
+    drawn, is_guess = 0, False
+    for one, other in (*pairs, *alone):
+        if one in values[0] or other in values[1]:
+            continue
+        drawn += 1
+        order = pairs.get((one, other), ())
+        taking = [(flow, name, turn) for flow, name, turn in ((flows[0], one, ()), (flows[1], other, order)) if name]
+        shapes = [_turned(_declared(flow, name)[1], turn) for flow, name, turn in taking]
+        value = _draw([(flow, name) for flow, name, _ in taking], shapes, generator)
+        is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in shapes)
+        values[0].update({one: value} if one else {})
+        values[1].update({other: value.permute(inverse(order)) if order else value} if other else {})
+    return drawn, is_guess
 
 
 def _draw(

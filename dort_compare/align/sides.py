@@ -190,12 +190,11 @@ class Numbered:
     def expression(self, name: str) -> int | None:
         """The number of a result by how it is computed; None where an operand has none or chance decides."""
         node, slot = self.side.flow.producer[name]
-        operands = self.operands(node)
-        sketches = self.side.sketches
         if self.is_passage(name):
-            shown = self.of.get(node.operands[0])
+            shown, sketches = self.of.get(node.operands[0]), self.side.sketches
             shapes = sketches[node.operands[0]].shape, sketches[name].shape
             return None if shown is None else self.numbers.view(shown, *shapes)
+        operands = self.operands(node)
         if may_draw(node.proto, self.side.flow.constants) or any(
             n and o is None for n, o in zip(node.operands, operands, strict=True)
         ):

@@ -9,7 +9,7 @@ import torch
 from onnx import TensorProto, helper
 from onnx_ir.tensor_adapters import from_torch_dtype
 
-from dort_compare.captures import reads_of
+from dort_compare.captures import read_by
 from dort_compare.trace.parts import Parts
 
 _AS_FLOAT32 = "/float32"
@@ -33,7 +33,7 @@ def cut_out(
     What is bfloat16, which numpy lacks, goes in and out as float32, named as ``fed_as`` says, and is cast inside.
     """
     kept = [whole.graph.node[i] for i in nodes]
-    read = {name for node in kept for name in reads_of(node)}
+    read = read_by(kept)
     cast_in = [_cast(fed_as(n, t), n, TensorProto.BFLOAT16) for n, t in operands.items() if fed_as(n, t) != n]
     cast_out = [_cast(n, fed_as(n, t), TensorProto.FLOAT) for n, t in results.items() if fed_as(n, t) != n]
     graph = helper.make_graph(

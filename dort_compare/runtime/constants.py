@@ -10,7 +10,7 @@ import onnxruntime as ort
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 
-from dort_compare.captures import reads_of
+from dort_compare.captures import read_by
 from dort_compare.runtime.binding import as_ort, dense
 
 LIMIT = 2**30
@@ -54,7 +54,7 @@ def with_constants(
     rest.CopyFrom(model)
     del rest.graph.input[:]
     rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
-    read = {name for node in model.graph.node for name in reads_of(node)} | {value.name for value in model.graph.output}
+    read = read_by(model.graph.node) | {value.name for value in model.graph.output}
     held = {name: dense(tensor.detach()) for name, tensor in constants.items() if name in read}
     for name, tensor in held.items():
         dtype = int(from_torch_dtype(tensor.dtype))

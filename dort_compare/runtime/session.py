@@ -13,7 +13,7 @@ import onnxruntime as ort
 import torch
 
 from dort_compare import provenance
-from dort_compare.captures import reads_of
+from dort_compare.captures import read_by
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime.binding import Binding, dense
 from dort_compare.runtime.constants import apart, with_constants
@@ -152,7 +152,7 @@ def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> froze
     """
     if not hasattr(session, "get_input_memory_infos"):
         return frozenset()
-    read = {name for node in model.graph.node for name in reads_of(node)}
+    read = read_by(model.graph.node)
     infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
     return frozenset(value.name for value, info in infos if info.name == "Cpu" and value.name in read)
 

@@ -17,7 +17,9 @@ Graph = onnx.GraphProto | onnx.FunctionProto
 _MAKES_SEQUENCES = ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap"]
 _MAKES_STRINGS = ["StringConcat", "StringNormalizer", "StringSplit"]
 _MAKES_OPAQUE = frozenset([*_MAKES_SEQUENCES, "SplitToSequence", "Optional", *_MAKES_STRINGS])
-_HANDS_ON = frozenset(["Identity", "Reshape", "Gather", "Concat", "Squeeze", "Unsqueeze", "Transpose", "Slice"])
+_HANDS_ON = ["Identity", "Reshape", "Gather", "Concat", "Squeeze", "Unsqueeze", "Transpose", "Slice"]
+_TOLD_BY = {**dict.fromkeys(_HANDS_ON, 0), "QuantizeLinear": 2}
+"""By operator, the operand whose type of elements its result has."""
 _CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
 
 
@@ -175,8 +177,8 @@ def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
     proto = node.proto
     if proto.op_type in _MAKES_OPAQUE or _casts_to_opaque(proto):
         return set(node.results)
-    tells = node.operands[2:3] if proto.op_type == "QuantizeLinear" else node.operands[:1]
-    if proto.op_type in (*_HANDS_ON, "QuantizeLinear") and opaque.intersection(tells):
+    place = _TOLD_BY.get(proto.op_type)
+    if place is not None and opaque.intersection(node.operands[place : place + 1]):
         return set(node.results)
     found: set[str] = set()
     for body in bodies(proto):
