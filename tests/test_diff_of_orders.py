@@ -373,6 +373,14 @@ def test_inputs_with_channels_last(sizes: str, turned: str) -> None:
             assert found.verdict == "agree", str(found)
 
 
+def test_sizes_that_one_model_leaves_open_are_the_others() -> None:
+    first = model("agraph (float[2, 3, H, W] x) => (y) {{ y = Exp(x) }}", {})
+    second = model("agraph (float[N, 6, 7, 3] x) => (y) {{ y = Exp(x) }}", {})
+    found = diff(first, second)
+    assert found.verdict == "agree"
+    assert {row.shapes for row in found.rows} == {((2, 3, 6, 7), (2, 6, 7, 3))}
+
+
 def test_inputs_of_one_name_are_one_in_any_order() -> None:
     sizes, turned = "2, 3, 6, 7", "2, 6, 7, 3"
     body = "e = Exp(a) y = Sub(e, b)"

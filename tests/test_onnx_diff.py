@@ -667,6 +667,7 @@ def test_strings_among_constants_and_casts_are_not_compared() -> None:
 
 FEW_BITS = {
     "int4": "q = QuantizeLinear<output_dtype = 22>(x, s)\n d = DequantizeLinear(q, s)",
+    "int4 by its zero": "z = Cast<to = 22>(s)\n q = QuantizeLinear(x, s, z)\n d = DequantizeLinear(q, s)",
     "float8": "q = Cast<to = 17>(x)\n d = Cast<to = 1>(q)",
 }
 

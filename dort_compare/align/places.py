@@ -132,8 +132,6 @@ class Places:
         one, other = self.first.side, self.second.side
         if one.tells_dimensions(first) or other.tells_dimensions(second):
             return False
-        if one.may_be_out_of_order(first) or other.may_be_out_of_order(second):
-            return False
         return one.sketches[first].group == other.sketches[second].group
 
     def _candidates(self, second: str) -> Iterator[str]:

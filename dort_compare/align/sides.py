@@ -47,13 +47,6 @@ class Side:
             return False
         return any(operand in self.orders for node, _ in self.flow.readers.get(name, ()) for operand in node.operands)
 
-    def may_be_out_of_order(self, name: str) -> bool:
-        """Whether a value is made of one that is shown in another order, and nothing says in which it is itself."""
-        node = self.node(name)
-        if node is None or name in self.orders or node.proto.op_type == "Transpose":
-            return False
-        return any(operand in self.orders for operand in node.operands)
-
     def values(self) -> Iterable[str]:
         """Every value that has a sketch: inputs, constants, results in order of execution."""
         results = (name for node in self.flow.nodes for name in node.results)
