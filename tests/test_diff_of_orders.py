@@ -310,6 +310,15 @@ ALIKE = {
         f"{TURN} p, q = Split<axis = 1, num_outputs = 2>(t) e = Sub(p, q) {BACK}(e)",
     ),
     "a sum that runs": ("p = CumSum(x, axis) y = Exp(p)", f"{TURN} p = CumSum(t, axis2) e = Exp(p) {BACK}(e)"),
+    "picked": (
+        "p = Gather<axis = 2>(x, picks) y = Exp(p)",
+        f"{TURN} p = Gather<axis = 1>(t, picks) u = Transpose<perm = [0, 2, 1, 3]>(p) e = Exp(u) "
+        "y = Transpose<perm = [0, 3, 2, 1]>(e)",
+    ),
+    "the largest": (
+        "p = ArgMax<axis = 2>(x) f = Cast<to = 1>(p) y = Exp(f)",
+        f"{TURN} p = ArgMax<axis = 1>(t) f = Cast<to = 1>(p) e = Exp(f) {BACK}(e)",
+    ),
     "a softmax": ("p = Softmax<axis = 1>(x) y = Log(p)", f"{TURN} p = Softmax(t) e = Log(p) {BACK}(e)"),
     "enlarged": (
         'p = Resize<mode = "nearest">(x, , scales) y = Exp(p)',
@@ -325,6 +334,7 @@ NUMBERS = {
     "grown2": np.array([1, 4, 5, 1]),
     "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]),
     "pads2": np.array([0, 1, 0, 0, 0, 0, 2, 0]),
+    "picks": np.array([2, 0, 3, 1]),
     "one": np.array([1]),
     "two": np.array([3]),
     "high0": np.array([2]),
@@ -346,7 +356,18 @@ def test_what_is_the_same_agrees(name: str, swapped: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["padded", "a part", "parts", "a sum that runs", "a softmax", "enlarged", "sizes of 1 that grow"]
+    "name",
+    [
+        "padded",
+        "a part",
+        "parts",
+        "a sum that runs",
+        "picked",
+        "the largest",
+        "a softmax",
+        "enlarged",
+        "sizes of 1 that grow",
+    ],
 )
 def test_an_operator_that_is_told_axes_is_paired(name: str) -> None:
     texts = ("agraph (float[2, 3, 4, 5] x) => (y) {{ " + body + " }}" for body in ALIKE[name])

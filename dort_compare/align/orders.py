@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.passages import RESHAPES
 
 Order = tuple[int, ...]
 """``tensor.permute(order)`` has its dimensions as they were before the transposes."""
@@ -20,9 +21,10 @@ BY_ELEMENT = frozenset({
 })  # fmt: skip
 """Operators that compute element by element, whatever the order of dimensions."""
 _ALONG_AXES = frozenset({
-    "Concat", "CumSum", "LayerNormalization", "LogSoftmax", "LpNormalization", "Pad", "RMSNormalization", "Resize",
-    "Slice", "Softmax", "Split", "Tile", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Upsample"
+    "ArgMax", "ArgMin", "Compress", "Concat", "CumSum", "Gather", "GatherElements", "Hardmax", "LayerNormalization",
+    "LogSoftmax", "LpNormalization", "Pad", "RMSNormalization", "Resize", "ScatterElements", "Slice", "Softmax",
+    "Split", "Tile", "TopK", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Upsample"
 })  # fmt: skip
 """Operators that are told axes, and keep the order of dimensions of what they read."""
 
@@ -41,6 +43,26 @@ def permutation(node: Node, rank: int) -> Order:
     """What a Transpose does."""
     given = next((tuple(a.ints) for a in node.proto.attribute if a.name == "perm"), ())
     return given or tuple(reversed(range(rank)))
+
+
+def reshaped(order: Order, before: Shape, after: Shape) -> Order | None:
+    """The order of what gains or loses dimensions of size 1; None where others change."""
+    left, kept, gained = list(enumerate(before)), {}, []
+    for new_dim, new_size in enumerate(after):
+        while left and left[0][1] == 1 != new_size:
+            left.pop(0)
+        if left and left[0][1] == new_size:
+            kept[left.pop(0)[0]] = new_dim
+        elif new_size == 1:
+            gained.append(new_dim)
+        else:
+            return None
+    if any(size != 1 for _, size in left):
+        return None
+    found = [kept[dim] for dim in order if dim in kept]
+    for dim in gained:
+        found.insert(dim, dim)
+    return tuple(found)
 
 
 def moves_elements(order: Order, shape: Sequence[int]) -> bool:
@@ -77,6 +99,8 @@ class Orders:
             return followed(inverse(permutation(node, len(shape))), before) if len(before) == len(shape) else None
         if node.proto.op_type in _ALONG_AXES:
             return self.of.get(source)
+        if node.proto.op_type in RESHAPES:
+            return reshaped(self.of[source], self._shapes[source], shape) if source in self.of else None
         if node.proto.op_type not in BY_ELEMENT:
             return None
         computed = (name for name in node.operands if name not in self._flow.constants)

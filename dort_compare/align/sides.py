@@ -139,7 +139,7 @@ class Numbered:
         node = self.side.node(name)
         if node is None or name != node.results[0]:
             return False
-        is_view = node.proto.op_type in VIEWS and node.operands[0] not in self.side.orders
+        is_view = node.proto.op_type in VIEWS and (node.operands[0] in self.side.orders) == (name in self.side.orders)
         if not (is_view or is_transparent(node) or self._is_shown_alike(node)):
             return False
         shown, made = self.side.sketches.get(node.operands[0]), self.side.sketches.get(name)
