@@ -615,40 +615,6 @@ def test_roundings_that_add_up_are_no_departure_and_are_told() -> None:
     assert any("rounding that has accumulated" in note for note in found.findings.notes), str(found)
 
 
-PLAIN = "agraph (float[4, 8] x) => (float[4, 8] y) { h = Tanh(x)\n y = Mul(h, k) }"
-TRAINS = "agraph (float[4, 8] x) => (float[4, 8] y) { t = Tanh(x)\n h = Dropout(t, ratio, trains)\n y = Mul(h, k) }"
-NOISY = (
-    "agraph (float[4, 8] x) => (float[4, 8] y)"
-    " { t = Tanh(x)\n r = RandomNormalLike(t)\n h = Add(t, r)\n y = Mul(h, k) }"
-)
-
-
-def drawing(text: str, trains: bool = True) -> onnx.ModelProto:
-    return model(text, k=np.float32(2), ratio=np.float32(0.5), trains=np.bool_(trains))
-
-
-@pytest.mark.parametrize("text", [TRAINS, NOISY])
-def test_what_one_of_the_models_alone_draws_departs(text: str) -> None:
-    for first, second, which in ((PLAIN, text, "second"), (text, PLAIN, "first")):
-        found = diff(drawing(first), drawing(second))
-        assert found.verdict == "diverge"
-        assert f"random numbers that the {which} alone draws" in found.findings.reason, str(found)
-
-
-def test_what_both_models_draw_is_no_departure_and_is_told() -> None:
-    found = diff(drawing(TRAINS), drawing(TRAINS))
-    assert found.verdict == "agree"
-    assert {row.status for row in found.rows if row.pair.second == "h"} == {"random"}
-    assert any("random numbers that both models draw" in note for note in found.findings.notes), str(found)
-
-
-def test_a_dropout_that_does_not_train_draws_nothing() -> None:
-    for first, second in ((PLAIN, TRAINS), (TRAINS, PLAIN), (TRAINS, TRAINS)):
-        found = diff(drawing(first, trains=False), drawing(second, trains=False))
-        assert found.verdict == "agree"
-        assert {row.status for row in found.rows} == {"equal"}, str(found)
-
-
 def test_strings_among_constants_and_casts_are_not_compared() -> None:
     spelled = """
     agraph (float[4, 8] x) => (float[4, 8] y) {

@@ -12,12 +12,12 @@ import torch
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import dtype_name
+from dort_compare.measure.diff.draws import Draws
 from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import moved_error
-from dort_compare.randomness import may_draw
 
 Status = Literal["equal", "noise", "inherits", "diverges", "random"]
 _SHAKES = 2
@@ -28,9 +28,9 @@ class ValueRow:
     """A pair and what was measured of it.
 
     status: equal (every element), noise (no further apart than rounding explains), inherits (further, but not on the
-    first model's values of the operands), diverges (there too, or one of the two is drawn), random (both are drawn).
+    first model's values of the operands), diverges (there too, or ``chance`` says so), random (both are drawn).
     noise_floor: the largest local distance that is noise. is_near: whether rounding explains the inherited distance.
-    drawn: of each value, whether random numbers went into it since the last paired values.
+    chance: why random numbers make it depart, in words; "" where they do not.
     """
 
     pair: Pair
@@ -42,7 +42,7 @@ class ValueRow:
     noise_floor: float
     status: Status
     is_near: bool
-    drawn: tuple[bool, bool]
+    chance: str
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -67,7 +67,7 @@ class PairJudge:
         self._sides = first, second
         paired = frozenset(pair.first for pair in pairs), frozenset(pair.second for pair in pairs)
         self._precision = _precisions(first, paired[0]), _precisions(second, paired[1])
-        self._drawn = _drawn(first, paired[0]), _drawn(second, paired[1])
+        self._draws = Draws(first, second, paired)
 
     def row(self, met: Met) -> ValueRow:
         pair = met.pair
@@ -77,13 +77,13 @@ class PairJudge:
         inherited = _distance(met.first, met.second)
         local, floor, is_right = self._local(met, inherited, precision)
         is_near = inherited.equal or _is_near(met, precision)
-        drawn = pair.first in self._drawn[0], pair.second in self._drawn[1]
+        is_drawn, chance = self._draws.chance(pair)
         status: Status = "noise" if is_near else "inherits"
-        if all(drawn):
+        if is_drawn and not chance:
             status = "random"
         elif inherited.equal:
             status = "equal"
-        elif any(drawn) or not is_right:
+        elif chance or not is_right:
             status = "diverges"
         return ValueRow(
             pair=pair,
@@ -95,7 +95,7 @@ class PairJudge:
             noise_floor=floor,
             status=status,
             is_near=is_near,
-            drawn=drawn,
+            chance=chance,
         )
 
     def _local(
@@ -166,16 +166,6 @@ def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]
                 if coarse is not None and name in own:
                     found[name] = coarse
     return found
-
-
-def _drawn(side: Side, paired: frozenset[str]) -> frozenset[str]:
-    """The values that random numbers went into since the last paired values."""
-    found = set[str]()
-    for node in side.flow.nodes:
-        is_fed = any(name in found and name not in paired for name in node.operands)
-        if is_fed or may_draw(node.proto, side.flow.constants):
-            found.update(node.results)
-    return frozenset(found)
 
 
 def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool:

@@ -161,8 +161,8 @@ def _operands(node: Node | None, mine: Node, rows: Mapping[str, ValueRow]) -> It
 
 def _reason(row: ValueRow, node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> str:
     found = row.local or row.inherited
-    if any(row.drawn):
-        size = f"random numbers that the {'first' if row.drawn[0] else 'second'} alone draws"
+    if row.chance:
+        size = row.chance
     elif found.finding:
         size = found.finding
     elif found.max_abs is None:
