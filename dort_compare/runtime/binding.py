@@ -25,6 +25,8 @@ _DTYPES = {
     torch.bool: np.bool_,
 }
 """Those of which ONNX Runtime takes many tensors at once, by their pointers."""
+_BOOLEANS_ARE_BYTES = hasattr(native.OrtValueVector, "bool_tensor_indices")
+"""Whether ONNX Runtime has no booleans in DLPack: before 1.32 it takes and gives bytes that it marks."""
 
 
 class Binding:
@@ -62,7 +64,7 @@ class Binding:
             names.append(name)
         self._session.run_with_ortvaluevector(run_options, names, feeds, self._outputs, results, self._devices)
         found: list[torch.Tensor] = results.to_dlpacks(torch._C._from_dlpack)
-        for i in results.bool_tensor_indices():
+        for i in results.bool_tensor_indices() if _BOOLEANS_ARE_BYTES else ():
             found[i] = found[i].view(torch.bool)
         return found
 
@@ -91,6 +93,8 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def as_ort(tensor: torch.Tensor) -> native.OrtValue:
     """A dense tensor as ONNX Runtime's, in the same memory, which it keeps."""
+    if not _BOOLEANS_ARE_BYTES:
+        return native.OrtValue.from_dlpack(to_dlpack(tensor))
     is_bool = tensor.dtype == torch.bool
     return native.OrtValue.from_dlpack(to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
 
