@@ -869,3 +869,22 @@ def test_outputs_without_a_number_are_no_agreement(fill: float) -> None:
     found = diff(graph, graph)
     assert found.verdict == "diverge"
     assert found.findings.reason.startswith("nothing was compared: first returns no finite number")
+
+
+HIDDEN = np.triu(np.ones((6, 6), dtype=np.float32), 1)
+HIDDEN[:, 0] = 1
+
+
+@pytest.mark.parametrize("infinity", [-3.4e38, -1e9])
+def test_beside_a_row_that_a_mask_hides_whole_a_fault_is_seen(infinity: float) -> None:
+    """What a softmax makes of such a row, as of padding on the left, one rounding decides."""
+    text = (
+        "agraph (float[6, 6] x, float[6, 8] v) => (float[6, 8] y) { s = Add(x, m)\n p = Softmax(s)\n y = MatMul(p, v) }"
+    )
+    mask, other = (HIDDEN * np.float32(each) for each in (infinity, -2e9))
+    first = model(text, m=mask)
+    assert diff(first, model(text, m=other)).verdict == "agree"
+    wrong = model(text.replace("Softmax", "Softmax<axis = 0>"), m=mask)
+    for one, second in ((first, wrong), (wrong, first)):
+        found = diff(one, second)
+        assert [cause.row.pair.second for cause in found.findings.causes] == ["p"], str(found)

@@ -12,7 +12,7 @@ from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
-from dort_compare.measure.noise.shake import shake
+from dort_compare.measure.noise.shake import shake_but_masks
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
 from dort_compare.trace.execution import Execution, constant
@@ -63,7 +63,7 @@ class Again:
         read = dict.fromkeys(operand for node in nodes for operand in node.operands if operand not in made)
         known = {n: self.operands[n] for n in read if n in self.operands}
         floats = {n: t for n, t in known.items() if t.is_floating_point()}
-        moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
+        moved = {n: shake_but_masks(t, precision or t.dtype, generator) for n, t in floats.items()}
         if not moved:
             return None
         again = run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})

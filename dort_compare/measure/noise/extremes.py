@@ -72,14 +72,28 @@ def masks_of_both(expected: torch.Tensor, value: torch.Tensor, scale: float) -> 
     These are elements of about that size where all others are 1024 times smaller. None where there are none, where they
     are not equal, or where the others lie no further apart than roundings of their own size.
     """
-    if scale < _LEAST_MASK:
-        return None
-    size = expected.abs().nan_to_num(0.0, 0.0)
-    large = size * FAR > scale
-    rest = size.masked_fill(large, 0).max()
-    if rest * _FAR_LARGER > scale:
+    large, rest = _masks(expected, scale)
+    if large is None:
         return None
     gap = (expected.double() - value.double()).abs().nan_to_num(0.0, 0.0)
     is_right = gap <= rounding(expected.dtype) * expected.double().abs()
-    is_apart = gap.masked_fill(large, 0).max().item() > rounding_of(expected.dtype, rest.item())
+    is_apart = gap.masked_fill(large, 0).max().item() > rounding_of(expected.dtype, rest)
     return large if is_apart and bool(is_right[large].all()) else None
+
+
+def masks(value: torch.Tensor) -> torch.Tensor | None:
+    """Where a floating tensor holds what a mask leaves, below all that it lets through; None where that is nowhere."""
+    large, _ = _masks(value, finite_extent(value) if value.numel() else 0.0)
+    is_mask = large is not None and not large.all() and bool((value[large] < 0).all())
+    return large if is_mask else None
+
+
+def _masks(value: torch.Tensor, scale: float) -> tuple[torch.Tensor | None, float]:
+    """Where elements have about the size of the largest, ``scale``, if all others are 1024 times smaller, and how large
+    those are."""
+    if scale < _LEAST_MASK:
+        return None, scale
+    size = value.abs().nan_to_num(0.0, 0.0)
+    large = size * FAR > scale
+    rest = size.masked_fill(large, 0).max().item()
+    return (None if rest * _FAR_LARGER > scale else large), rest

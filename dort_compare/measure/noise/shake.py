@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from dort_compare.measure.noise.extremes import masks
 from dort_compare.trace.spacing import spacing
 
 
@@ -12,3 +13,12 @@ def shake(value: torch.Tensor, precision: torch.dtype, generator: torch.Generato
     ``precision``."""
     signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
     return value.double() + signs * spacing(value, precision)
+
+
+def shake_but_masks(value: torch.Tensor, precision: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """The same in the dtype of ``value``, but for what stands for infinity as a mask of -1e9 does.
+
+    A rounding of that is 64, of which a softmax makes anything in a row that is hidden whole.
+    """
+    moved, hidden = shake(value, precision, generator).to(value.dtype), masks(value)
+    return moved if hidden is None else torch.where(hidden, value, moved)
