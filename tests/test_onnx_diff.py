@@ -888,3 +888,49 @@ def test_beside_a_row_that_a_mask_hides_whole_a_fault_is_seen(infinity: float) -
     for one, second in ((first, wrong), (wrong, first)):
         found = diff(one, second)
         assert [cause.row.pair.second for cause in found.findings.causes] == ["p"], str(found)
+
+
+IN_TWO_STEPS = """
+    agraph (float[2, 2, 3, 2] x) => (float[6, 4] y) {
+        t = Transpose<perm = [0, 2, 1, 3]>(x)
+        r0 = Reshape(t, wide)
+        r = Reshape(r0, flat)
+        m = MatMul(r, w)
+        h = Tanh(m)
+        b = Reshape(h, back)
+        t2 = Transpose<perm = [0, 2, 1, 3]>(b)
+        q0 = Reshape(t2, wide)
+        q = Reshape(q0, also_flat)
+        y = MatMul(q, w)
+    }"""
+IN_ONE_STEP = """
+    agraph (float[2, 2, 3, 2] x) => (float[6, 4] y) {
+        t = Transpose<perm = [0, 2, 1, 3]>(x)
+        r = Reshape(t, sizes)
+        m = MatMul(r, w)
+        h = Tanh(m)
+        b = Reshape(h, back)
+        t2 = Transpose<perm = [0, 2, 1, 3]>(b)
+        q = Reshape(t2, sizes)
+        y = MatMul(q, w)
+    }"""
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_shape_said_in_other_words_is_no_cause_before_a_fault(seed: int) -> None:
+    shared = {"w": weights("w")["w"][:4, :4], "back": np.array([2, 2, 3, 2])}
+    two = {"wide": np.array([2, 3, 4]), "flat": np.array([-1, 4]), "also_flat": np.array([-1, 4])}
+    first = model(IN_TWO_STEPS, **shared, **two)
+    sizes = np.array([6, 4])
+    assert diff(first, model(IN_ONE_STEP, sizes=sizes, **shared), seed=seed).verdict == "agree"
+    found = diff(first, model(IN_ONE_STEP.replace("Tanh", "Sigmoid"), sizes=sizes, **shared), seed=seed)
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["h"], str(found)
+
+
+def test_a_wrong_shape_is_the_cause_also_where_all_runs() -> None:
+    steps = "e = Expand(x, s)\n t = Tanh(e)\n y = ReduceSum<keepdims = 0>(t, axis)"
+    text = f"agraph (float[1, 6] x) => (float[6] y) {{ {steps} }}"
+    first, second = (model(text, s=np.array([rows, 6]), axis=np.array([0])) for rows in (3, 2))
+    for one, other in ((first, second), (second, first)):
+        found = diff(one, other)
+        assert [cause.row.pair.second for cause in found.findings.causes] == ["s"], str(found)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import torch
 
+from dort_compare.align.expressions import VIEWS
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.noise.floor import noise_floor
@@ -24,7 +25,8 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
 
     All that they lead to agrees again, results included; of what a constant leads to only what was paired by its
     content counts, for what merely reads it was paired by it. What is the same expression of the same values is the
-    same all the same, and so is what departs on a `misleading` pair.
+    same all the same, and so is what departs on a `misleading` pair. Constants that only say in which shape others are
+    shown have done nothing where these have the right shape.
     """
     by_name = _by_second(rows)
     computed = _affected(second, by_name, through=frozenset())
@@ -34,10 +36,26 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
         for row in rows
         if row.status == "diverges"
         and row.pair.how not in _CERTAIN
-        and row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
+        and (
+            row.pair.second not in (computed if row.pair.second in second.flow.producer else constants)
+            or _says_right_shapes(first, second, row.pair.second, by_name)
+        )
         and _misleading(second, row, by_name) is None
         for pair in alike(first, second, row)
     )
+
+
+def _says_right_shapes(first: Side, second: Side, constant: str, rows: Mapping[str, ValueRow]) -> bool:
+    """Whether a constant does nothing but say shapes, and what is shown in them has the shape of its partner."""
+
+    def is_right(node: Node) -> bool:
+        row = rows.get(node.results[0])
+        if row is None or node.proto.op_type not in VIEWS or node.operands[0] == constant:
+            return False
+        return first.sketches[row.pair.first].shape == second.sketches[row.pair.second].shape
+
+    readers = second.flow.readers.get(constant, ())
+    return bool(readers) and all(is_right(node) for node, _ in readers)
 
 
 def misleading(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
