@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -13,6 +15,7 @@ import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.orders import Order, inverse
+from dort_compare.align.two_dtypes import are_of_one_kind, beyond, holds_all, rounded
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -49,10 +52,10 @@ class Inputs:
 def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
     """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
     holds itself, else random ones. What one model takes with channels first and the other with channels last is one
-    value.
+    value, and so is what they take in two dtypes of a kind: both are fed numbers that both dtypes hold.
 
-    Raises UsageError where ``given`` lacks an input, holds one that no model has, or of another dtype or shape; and
-    where an input is no tensor or too large to be drawn.
+    Raises UsageError where ``given`` lacks an input, holds one that no model has, of another dtype or shape, or with an
+    integer that one of two dtypes does not hold; and where an input is no tensor or too large to be drawn.
     """
     flows = first, second
     for flow in flows:
@@ -82,32 +85,56 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
     return Inputs(tuple(pairs), values, tuple(origins), is_guess, orders)
 
 
+class _Likeness(NamedTuple):
+    """What inputs are paired by: one name, one dtype rather than one kind of number, dimensions in one order."""
+
+    is_named: bool
+    is_exact: bool
+    is_plain: bool
+
+    def order(self, first: Declared, second: Declared) -> Order | None:
+        """The order in which the second type is the first; None where they are not alike."""
+        is_alike = first[0] == second[0] if self.is_exact else are_of_one_kind(first[0], second[0])
+        order = _order(first[1], second[1]) if is_alike else None
+        return None if self.is_plain and order else order
+
+
+_LIKENESSES = (
+    _Likeness(is_named=True, is_exact=True, is_plain=False),
+    _Likeness(is_named=True, is_exact=False, is_plain=False),
+    _Likeness(is_named=False, is_exact=True, is_plain=True),
+    _Likeness(is_named=False, is_exact=True, is_plain=False),
+    _Likeness(is_named=False, is_exact=False, is_plain=True),
+    _Likeness(is_named=False, is_exact=False, is_plain=False),
+)
+"""The most telling first."""
+
+
 def _paired(first: Dataflow, second: Dataflow) -> dict[tuple[str, str], Order]:
-    """Inputs of one name and type, then those of one type in order, then those that have their channels elsewhere; by
-    pair the order in which the second's dimensions are those of the first's, () where they are."""
+    """Inputs that are alike, those of one name and type first; of others the first that is. By pair the order in which
+    the second's dimensions are those of the first's, () where they are."""
     found: dict[tuple[str, str], Order] = {}
-    for is_named, is_plain in ((True, False), (False, True), (False, False)):
+    for likeness in _LIKENESSES:
         taken = {name for name, _ in found}, {name for _, name in found}
         rest = [name for name in second.inputs if name not in taken[1]]
         for one in (name for name in first.inputs if name not in taken[0]):
-            for other in [name for name in rest if name == one or not is_named]:
-                order = _order(_declared(first, one), _declared(second, other))
-                if order is not None and not (is_plain and order):
+            for other in [name for name in rest if name == one or not likeness.is_named]:
+                order = likeness.order(_declared(first, one), _declared(second, other))
+                if order is not None:
                     rest.remove(other)
                     found[one, other] = order
                     break
     return found
 
 
-def _order(first: Declared, second: Declared) -> Order | None:
-    """The order of dimensions in which the second type is the first, () as it stands; None where it is in none.
+def _order(shape: Sizes | None, sizes: Sizes | None) -> Order | None:
+    """The order of dimensions in which the second shape is the first, () as it stands; None where it is in none.
 
     Beside that, the channels may be the last or the first dimension behind that of the batch. Where sizes are left
     open, more that are known are to be the same.
     """
-    (dtype, shape), (other, sizes) = first, second
-    if dtype != other or shape is None or sizes is None:
-        return () if dtype == other else None
+    if shape is None or sizes is None:
+        return ()
     plain = tuple(range(len(shape)))
     moved = [(0, *plain[-1:], *plain[1:-1]), (0, *plain[2:], *plain[1:2])] if len(shape) > 2 else []
     if len(shape) != len(sizes):
@@ -127,8 +154,10 @@ def _turned(shape: Sequence[int | None] | None, order: Order) -> Sequence[int | 
     return [shape[dim] for dim in order] if shape and order else shape
 
 
-Declared = tuple[int, list[int | None] | None]
-"""Element type and sizes, None for those left open."""
+Sizes = Sequence[int | None]
+"""None for those left open."""
+Declared = tuple[int, Sizes | None]
+"""Element type and sizes."""
 
 
 def _declared(flow: Dataflow, name: str) -> Declared:
@@ -154,14 +183,46 @@ def _take_given(
     turns: tuple[Mapping[str, Order], Mapping[str, Order]],
     values: Values,
 ) -> list[str]:
-    """Each as a model takes it: turned where that is what fits."""
+    """Each as a model takes it: turned and cast where that is what fits."""
     partners = dict(pairs), {second: first for first, second in pairs}
-    for flow, partner, turn, target in zip(flows, partners, turns, values, strict=True):
+    casts, origins = _cast(flows, pairs, given)
+    for flow, partner, turn, cast, target in zip(flows, partners, turns, casts, values, strict=True):
         for name in flow.inputs:
             source = name if name in given else partner.get(name)
             if source is not None and source in given:
-                target[name] = _checked(flow, name, _laid(flow, name, given[source], turn.get(name)))
-    return [f"{len(given)} given"] if given else []
+                tensor = cast.get(name, given[source])
+                target[name] = _checked(flow, name, _laid(flow, name, tensor, turn.get(name)))
+    return [f"{len(given)} given", *origins] if given else []
+
+
+def _cast(
+    flows: tuple[Dataflow, Dataflow], pairs: Iterable[tuple[str, str]], given: Mapping[str, torch.Tensor]
+) -> tuple[Values, list[str]]:
+    """By input of either model, what it is fed of one tensor that is given for two dtypes, its own among them; and in
+    words what became of how many such."""
+    casts: Values = ({}, {})
+    done = Counter[str]()
+    for one, other in pairs:
+        sources = [name for name in dict.fromkeys((one, other)) if name in given]
+        dtypes = _dtype(flows[0], one), _dtype(flows[1], other)
+        if len(sources) != 1 or given[sources[0]].dtype not in dtypes or dtypes[0] == dtypes[1]:
+            continue
+        tensor = given[sources[0]]
+        which = 1 - dtypes.index(tensor.dtype)
+        shared, words = _held_by_both(flows[which], (one, other)[which], tensor, dtypes[which])
+        casts[0][one], casts[1][other] = shared.to(dtypes[0]), shared.to(dtypes[1])
+        done[words] += 1
+    return casts, [f"{count} of them {words}" for words, count in done.items()]
+
+
+def _held_by_both(flow: Dataflow, name: str, tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, str]:
+    """The numbers of a tensor that an input of another dtype is to take too, and what became of them in words."""
+    if dtype.is_floating_point and not holds_all(dtype, tensor.dtype):
+        return rounded(tensor, [tensor.dtype, dtype]), f"rounded to {dtype_name(dtype)} for both"
+    lost = None if dtype.is_floating_point else beyond(tensor, dtype)
+    if lost is not None:
+        raise UsageError(f"{flow.title}: input {name!r} takes {dtype_name(dtype)}, and what is given holds {lost}")
+    return tensor, f"cast to {dtype_name(dtype)} for {flow.title}"
 
 
 def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -> torch.Tensor:
@@ -172,8 +233,7 @@ def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -
 
 
 def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    element, shape = _declared(flow, name)
-    wanted = _dtype(flow, name, element)
+    wanted, shape = _dtype(flow, name), _declared(flow, name)[1]
     if tensor.dtype != wanted or not (shape is None or _fit(shape, tensor.shape)):
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
@@ -183,7 +243,8 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()
 
 
-def _dtype(flow: Dataflow, name: str, element: int) -> torch.dtype:
+def _dtype(flow: Dataflow, name: str) -> torch.dtype:
+    element = _declared(flow, name)[0]
     try:
         return to_torch_dtype(ir.DataType(element))
     except (ValueError, KeyError, TypeError):
@@ -249,15 +310,17 @@ def _take_random(
         shapes = [_turned(_declared(flow, name)[1], turn) for flow, name, turn in taking]
         value = _draw([(flow, name) for flow, name, _ in taking], shapes, generator)
         is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in shapes)
-        values[0].update({one: value} if one else {})
-        values[1].update({other: value.permute(inverse(order)) if order else value} if other else {})
+        if one:
+            values[0][one] = value.to(_dtype(flows[0], one))
+        if other:
+            values[1][other] = (value.permute(inverse(order)) if order else value).to(_dtype(flows[1], other))
     return drawn, is_guess
 
 
 def _draw(
     takers: Sequence[tuple[Dataflow, str]], shapes: Sequence[Sequence[int | None] | None], generator: torch.Generator
 ) -> torch.Tensor:
-    """A random value of the dtype that the inputs share, in sizes that each of them takes."""
+    """A random value in sizes that each of the inputs takes, of numbers that the dtypes of all of them hold."""
     flow, name = takers[0]
     sizes = _sizes(shapes)
     if sizes is None:
@@ -272,15 +335,16 @@ def _draw(
         raise UsageError(
             f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
         )
-    dtype = _dtype(flow, name, _declared(flow, name)[0])
+    dtypes = [_dtype(*taker) for taker in takers]
+    dtype = dtypes[0]
     if dtype == torch.bool:
         return torch.randint(2, sizes, generator=generator, device="cpu").bool()
     if dtype.is_floating_point or dtype.is_complex:
-        drawn = torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu").to(dtype)
-        return drawn.abs() if any(_is_variance(*taker) for taker in takers) else drawn
+        drawn = torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu")
+        return rounded(drawn.abs() if any(_is_variance(*taker) for taker in takers) else drawn, dtypes)
     if math.prod(sizes) == 1 and any(_is_size(*taker) for taker in takers):
         return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
-    rows = min(_rows(*taker) for taker in takers)
+    rows = min(*(_rows(*taker) for taker in takers), *(torch.iinfo(dtype).max for dtype in dtypes))
     return torch.randint(rows, sizes, generator=generator, device="cpu").to(dtype)
 
 
@@ -328,7 +392,7 @@ def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Nod
                 seen.update(node.results)
 
 
-def _shape(flow: Dataflow, name: str) -> list[int | None]:
+def _shape(flow: Dataflow, name: str) -> Sizes:
     if name in flow.constants:
         return list(flow.constants[name].dims)
     return _declared(flow, name)[1] or [] if name in flow.inputs else []
