@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -15,7 +14,8 @@ import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.orders import Order, inverse
-from dort_compare.align.two_dtypes import are_of_one_kind, beyond, holds_all, rounded
+from dort_compare.align.paired_inputs import Sizes, pair_inputs, sizes_fit, type_of
+from dort_compare.align.two_dtypes import beyond, holds_all, rounded
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -66,7 +66,7 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
             raise UsageError(
                 f"the inputs hold {name!r}, which neither model takes; they take {', '.join(sorted(known))}"
             )
-    found = _paired(first, second)
+    found = pair_inputs(first, second)
     pairs = list(found)
     turns = (
         {one: order for (one, _), order in found.items() if order},
@@ -85,86 +85,8 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
     return Inputs(tuple(pairs), values, tuple(origins), is_guess, orders)
 
 
-class _Likeness(NamedTuple):
-    """What inputs are paired by: one name, one dtype rather than one kind of number, dimensions in one order."""
-
-    is_named: bool
-    is_exact: bool
-    is_plain: bool
-
-    def order(self, first: Declared, second: Declared) -> Order | None:
-        """The order in which the second type is the first; None where they are not alike."""
-        is_alike = first[0] == second[0] if self.is_exact else are_of_one_kind(first[0], second[0])
-        order = _order(first[1], second[1]) if is_alike else None
-        return None if self.is_plain and order else order
-
-
-_LIKENESSES = (
-    _Likeness(is_named=True, is_exact=True, is_plain=False),
-    _Likeness(is_named=True, is_exact=False, is_plain=False),
-    _Likeness(is_named=False, is_exact=True, is_plain=True),
-    _Likeness(is_named=False, is_exact=True, is_plain=False),
-    _Likeness(is_named=False, is_exact=False, is_plain=True),
-    _Likeness(is_named=False, is_exact=False, is_plain=False),
-)
-"""The most telling first."""
-
-
-def _paired(first: Dataflow, second: Dataflow) -> dict[tuple[str, str], Order]:
-    """Inputs that are alike, those of one name and type first; of others the first that is. By pair the order in which
-    the second's dimensions are those of the first's, () where they are."""
-    found: dict[tuple[str, str], Order] = {}
-    for likeness in _LIKENESSES:
-        taken = {name for name, _ in found}, {name for _, name in found}
-        rest = [name for name in second.inputs if name not in taken[1]]
-        for one in (name for name in first.inputs if name not in taken[0]):
-            for other in [name for name in rest if name == one or not likeness.is_named]:
-                order = likeness.order(_declared(first, one), _declared(second, other))
-                if order is not None:
-                    rest.remove(other)
-                    found[one, other] = order
-                    break
-    return found
-
-
-def _order(shape: Sizes | None, sizes: Sizes | None) -> Order | None:
-    """The order of dimensions in which the second shape is the first, () as it stands; None where it is in none.
-
-    Beside that, the channels may be the last or the first dimension behind that of the batch. Where sizes are left
-    open, more that are known are to be the same.
-    """
-    if shape is None or sizes is None:
-        return ()
-    plain = tuple(range(len(shape)))
-    moved = [(0, *plain[-1:], *plain[1:-1]), (0, *plain[2:], *plain[1:2])] if len(shape) > 2 else []
-    if len(shape) != len(sizes):
-        return None
-    fitting = [order for order in (plain, *moved) if _fit(shape, [sizes[dim] for dim in order])]
-    if not fitting:
-        return None
-    best = max(fitting, key=lambda order: sum(a == sizes[dim] is not None for a, dim in zip(shape, order, strict=True)))
-    return () if best == plain else best
-
-
-def _fit(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    return len(shape) == len(other) and all(a == b or None in (a, b) for a, b in zip(shape, other, strict=True))
-
-
-def _turned(shape: Sequence[int | None] | None, order: Order) -> Sequence[int | None] | None:
+def _turned(shape: Sizes | None, order: Order) -> Sizes | None:
     return [shape[dim] for dim in order] if shape and order else shape
-
-
-Sizes = Sequence[int | None]
-"""None for those left open."""
-Declared = tuple[int, Sizes | None]
-"""Element type and sizes."""
-
-
-def _declared(flow: Dataflow, name: str) -> Declared:
-    kind = flow.inputs[name].type.tensor_type
-    if not kind.HasField("shape"):
-        return kind.elem_type, None
-    return kind.elem_type, [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
 
 
 def _check_tensors(flow: Dataflow) -> None:
@@ -226,15 +148,15 @@ def _held_by_both(flow: Dataflow, name: str, tensor: torch.Tensor, dtype: torch.
 
 
 def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -> torch.Tensor:
-    shape = _declared(flow, name)[1]
-    if turn is None or tensor.ndim != len(turn) or (shape is not None and _fit(shape, tensor.shape)):
+    shape = type_of(flow, name)[1]
+    if turn is None or tensor.ndim != len(turn) or (shape is not None and sizes_fit(shape, tensor.shape)):
         return tensor
     return tensor.permute(turn)
 
 
 def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    wanted, shape = _dtype(flow, name), _declared(flow, name)[1]
-    if tensor.dtype != wanted or not (shape is None or _fit(shape, tensor.shape)):
+    wanted, shape = _dtype(flow, name), type_of(flow, name)[1]
+    if tensor.dtype != wanted or not (shape is None or sizes_fit(shape, tensor.shape)):
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
             f"{flow.title}: input {name!r} takes {dtype_name(wanted)} {declared}, "
@@ -244,7 +166,7 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _dtype(flow: Dataflow, name: str) -> torch.dtype:
-    element = _declared(flow, name)[0]
+    element = type_of(flow, name)[0]
     try:
         return to_torch_dtype(ir.DataType(element))
     except (ValueError, KeyError, TypeError):
@@ -273,7 +195,7 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
         stock.setdefault((tensor.data_type, tuple(tensor.dims)), []).append(source)
     found = {}
     for name in names:
-        element, shape = _declared(taking, name)
+        element, shape = type_of(taking, name)
         choices = [] if shape is None else stock.get((element, tuple(shape)), [])
         if not choices:
             continue
@@ -307,7 +229,7 @@ def _take_random(
         drawn += 1
         order = pairs.get((one, other), ())
         taking = [(flow, name, turn) for flow, name, turn in ((flows[0], one, ()), (flows[1], other, order)) if name]
-        shapes = [_turned(_declared(flow, name)[1], turn) for flow, name, turn in taking]
+        shapes = [_turned(type_of(flow, name)[1], turn) for flow, name, turn in taking]
         value = _draw([(flow, name) for flow, name, _ in taking], shapes, generator)
         is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in shapes)
         if one:
@@ -318,7 +240,7 @@ def _take_random(
 
 
 def _draw(
-    takers: Sequence[tuple[Dataflow, str]], shapes: Sequence[Sequence[int | None] | None], generator: torch.Generator
+    takers: Sequence[tuple[Dataflow, str]], shapes: Sequence[Sizes | None], generator: torch.Generator
 ) -> torch.Tensor:
     """A random value in sizes that each of the inputs takes, of numbers that the dtypes of all of them hold."""
     flow, name = takers[0]
@@ -348,7 +270,7 @@ def _draw(
     return torch.randint(rows, sizes, generator=generator, device="cpu").to(dtype)
 
 
-def _sizes(declared: Sequence[Sequence[int | None] | None]) -> list[int] | None:
+def _sizes(declared: Sequence[Sizes | None]) -> list[int] | None:
     """What one model leaves open, the other may say; None where none says how many dimensions there are."""
     shapes = [shape for shape in declared if shape is not None]
     if not shapes:
@@ -395,4 +317,4 @@ def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Nod
 def _shape(flow: Dataflow, name: str) -> Sizes:
     if name in flow.constants:
         return list(flow.constants[name].dims)
-    return _declared(flow, name)[1] or [] if name in flow.inputs else []
+    return type_of(flow, name)[1] or [] if name in flow.inputs else []
