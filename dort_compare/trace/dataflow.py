@@ -10,16 +10,10 @@ import onnx
 from dort_compare.captures import bodies, captured
 from dort_compare.errors import UsageError
 from dort_compare.trace.functions import inlined
-from dort_compare.trace.held import NOT_HELD, is_held
+from dort_compare.trace.opaque import opaque_values
 from dort_compare.trace.ordered import in_order
 
 Graph = onnx.GraphProto | onnx.FunctionProto
-_MAKES_SEQUENCES = ["SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceMap"]
-_MAKES_STRINGS = ["StringConcat", "StringNormalizer", "StringSplit"]
-_MAKES_OPAQUE = frozenset([*_MAKES_SEQUENCES, "SplitToSequence", "Optional", *_MAKES_STRINGS])
-_HANDS_ON = ["Identity", "Reshape", "Gather", "Concat", "Squeeze", "Unsqueeze", "Transpose", "Slice"]
-_TOLD_BY = {**dict.fromkeys(_HANDS_ON, 0), "QuantizeLinear": 2}
-"""By operator, the operand whose type of elements its result has."""
 _CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
 
 
@@ -45,7 +39,7 @@ class Dataflow:
     constants  initializers and constants by name
     producer   by value name, the node that makes it and which of its results it is
     readers    by value name, the nodes that read it and as which operand
-    opaque     values that are no tensors for torch: sequences, optionals, strings, numbers of few bits
+    opaque     values that are no tensors for torch: sequences, optionals, maps, strings, numbers of few bits
     calls      names of local functions that could not be inlined
     """
 
@@ -72,7 +66,7 @@ class Dataflow:
         for value in graph.input:
             if value.name not in flow.constants:
                 flow.inputs[value.name] = value
-        flow.opaque |= {v.name for v in (*graph.input, *graph.value_info, *graph.output) if _is_opaque(v)}
+        flow.opaque = opaque_values(flow.proto)
         for proto in graph.node:
             flow._add(proto)
         flow.outputs = [value.name for value in graph.output]
@@ -99,13 +93,10 @@ class Dataflow:
         for slot, name in enumerate(operands):
             if name:
                 self.readers.setdefault(name, []).append((node, slot))
-        self.opaque.update(_opaque_results(node, self.opaque))
 
     def _add_constant(self, name: str, tensor: onnx.TensorProto) -> None:
         self._check_new(name)
         self.constants[name] = tensor
-        if tensor.data_type in NOT_HELD:
-            self.opaque.add(name)
 
     def _check_new(self, name: str) -> None:
         if name in self.producer or name in self.constants or name in self.inputs:
@@ -167,26 +158,3 @@ def _constant(proto: onnx.NodeProto) -> onnx.TensorProto | None:
     many = isinstance(value, (list, tuple))
     values = list(value) if many else [value]
     return onnx.helper.make_tensor("", _CONSTANT_LISTS[attribute.name], [len(values)] if many else [], values)
-
-
-def _is_opaque(value: onnx.ValueInfoProto) -> bool:
-    return value.type.WhichOneof("value") is not None and not is_held(value.type)
-
-
-def _opaque_results(node: Node, opaque: set[str]) -> set[str]:
-    proto = node.proto
-    if proto.op_type in _MAKES_OPAQUE or _casts_to_opaque(proto):
-        return set(node.results)
-    place = _TOLD_BY.get(proto.op_type)
-    if place is not None and opaque.intersection(node.operands[place : place + 1]):
-        return set(node.results)
-    found: set[str] = set()
-    for body in bodies(proto):
-        made = body.output[-len(node.results) :]
-        found.update(name for name, value in zip(node.results, made, strict=False) if _is_opaque(value))
-    return found
-
-
-def _casts_to_opaque(proto: onnx.NodeProto) -> bool:
-    casts = proto.op_type in ("Cast", "QuantizeLinear")
-    return casts and any(a.name in ("to", "output_dtype") and a.i in NOT_HELD for a in proto.attribute)

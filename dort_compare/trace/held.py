@@ -16,3 +16,8 @@ NOT_HELD = frozenset(
 def is_held(kind: onnx.TypeProto) -> bool:
     """Whether values of a type do: tensors of numbers, those of unknown dtype among them."""
     return kind.HasField("tensor_type") and kind.tensor_type.elem_type not in NOT_HELD
+
+
+def is_held_name(kind: str) -> bool:
+    """Whether values of a type do, as ONNX's operators write it: ``tensor(float)``."""
+    return kind.startswith("tensor(") and _TYPES.DataType.Value(kind[7:-1].upper()) not in NOT_HELD

@@ -18,13 +18,11 @@ from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.graph_run import EngineName
-from dort_compare.trace.held import is_held
+from dort_compare.trace.opaque import opaque_values
 from dort_compare.trace.passages import Passages, Source
 from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
-
-_SEQUENCES = {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
 
 _MADE_HERE = "/made"
 """Tells what a part makes from the value of the same name that it is fed."""
@@ -78,10 +76,7 @@ class Parts:
     @cached_property
     def untensored(self) -> frozenset[str]:
         """The names of values that are no tensors of numbers, or of such as torch is not handed."""
-        typed = (*self.model.graph.value_info, *self.model.graph.output)
-        named = {v.name for v in typed if v.HasField("type") and not is_held(v.type)}
-        made = {name for node in self.nodes if node.op_type in _SEQUENCES for name in node.output}
-        return frozenset(named | made)
+        return frozenset(opaque_values(self.model))
 
     def between(self, names: Iterable[str], known: Known) -> list[int]:
         """The nodes, in the order of the model, that compute ``names`` from what is known and from constants.

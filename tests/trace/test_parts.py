@@ -160,6 +160,25 @@ def test_sequences_do_not_cross_parts() -> None:
     torch.testing.assert_close(run.values(["y"])["y"], -x * x[1].exp())
 
 
+LOOP = """g (float[4] x) => (float[8] y) <int64 n = {2}, bool c = {1}> {
+    a = Exp(x)
+    e = SequenceEmpty()
+    s = Loop (n, c, e) <body = body (int64 i, bool ci, si) => (bool co, so) {
+        co = Identity(ci)
+        so = SequenceInsert(si, a)
+    }>
+    y = ConcatFromSequence <axis = 0> (s)
+}"""
+
+
+def test_sequences_of_a_body_do_not_cross_parts_where_no_type_is_declared() -> None:
+    x = torch.tensor([0.5, -1.0, 2.0, 1.0])
+    run = OnnxRun(parts(LOOP), {"x": x}, ["a", "y"])
+    run.values(["a"])
+    torch.testing.assert_close(run.values(["y"])["y"], x.exp().repeat(2))
+    assert parts(LOOP).untensored == {"e", "s"}
+
+
 def test_a_failing_node_does_not_take_the_others_of_its_window_along() -> None:
     local = LocalRun(parts("g (float[3] x) => (float[3] c) { a = Exp(x)  c = Add(a, x) }"), INPUTS, ["a", "c"])
     local.give("a", torch.ones(2, 7))

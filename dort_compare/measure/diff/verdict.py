@@ -235,5 +235,5 @@ def _notes(side: Side) -> Iterator[str]:
         yield f"{flow.title}: values with their dimensions in another order: {len(side.orders)}: {some}"
     opaque = [name for node in flow.nodes for name in node.results if name in flow.opaque]
     if opaque:
-        kinds = "sequences, optionals, strings or numbers of few bits"
+        kinds = "sequences, optionals, maps, strings or numbers of few bits"
         yield f"{flow.title}: {len(opaque)} values are {kinds} and not compared"
