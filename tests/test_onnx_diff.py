@@ -20,6 +20,7 @@ from dort_compare.errors import DortError, ExecutionError, UsageError
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff
 from dort_compare.scalars import as_tensor
+from dort_compare.trace.graph_run import EngineName
 
 WIDTH = 8
 
@@ -934,3 +935,67 @@ def test_a_wrong_shape_is_the_cause_also_where_all_runs() -> None:
     for one, other in ((first, second), (second, first)):
         found = diff(one, other)
         assert [cause.row.pair.second for cause in found.findings.causes] == ["s"], str(found)
+
+
+EXPONENTIAL = "agraph () => (float[2] y) <float[2] k = {1.0, 2.0}> { h = Exp(k) y = Neg(h) }"
+CONSTANT = "agraph () => (float[2] y) { y = Constant<value_floats = [-2.7182817, -7.389056]>() }"
+INITIALIZER = "agraph () => (float[2] y) <float[2] y = {-2.7182817, -7.389056}> {}"
+
+
+@pytest.mark.parametrize("engine", ["ort", "reference"])
+@pytest.mark.parametrize("folded", [CONSTANT, INITIALIZER])
+def test_a_model_that_is_folded_whole_is_held_against_what_computes_it(folded: str, engine: EngineName) -> None:
+    wrong = folded.replace("7.389", "7.489")
+    for first, second in ((EXPONENTIAL, folded), (folded, EXPONENTIAL)):
+        found = diff(model(first), model(second), engine=engine)
+        assert found.verdict == "agree", str(found)
+        assert [(row.pair.first, row.pair.second) for row in found.rows] == [("y", "y")]
+        assert found.findings.reason == "1 computed values paired, and none departs"
+    for first, second in ((EXPONENTIAL, wrong), (wrong, EXPONENTIAL)):
+        found = diff(model(first), model(second), engine=engine)
+        assert found.verdict == "diverge"
+        assert found.findings.reason.startswith("max |first - second| = 0.1")
+
+
+def test_two_models_that_are_folded_whole_are_held_against_each_other() -> None:
+    found = diff(model(CONSTANT), model(INITIALIZER))
+    assert (found.verdict, found.findings.reason) == ("agree", "1 returned values paired, and none departs")
+    assert diff(model(CONSTANT), model(INITIALIZER.replace("7.389", "7.489"))).verdict == "diverge"
+
+
+def test_one_of_two_outputs_may_be_folded() -> None:
+    text = "agraph (float[2] x) => (float[2] y, float[2] c) {} {{ y = Tanh(x) {} }}"
+    first = text.format("<float[2] k = {1.0, 2.0}>", "c = Exp(k)")
+    second = text.format("<float[2] c = {2.7182817, 7.389056}>", "")
+    for one, other in ((first, second), (second, first)):
+        assert diff(model(one), model(other)).findings.reason == "2 computed values paired, and none departs"
+        wrong = [graph.replace("7.389", "7.489") for graph in (one, other)]
+        found = diff(*map(model, wrong))
+        assert found.first_divergence is not None
+        assert found.first_divergence.row.pair.second == "c"
+
+
+def test_an_output_may_be_an_input() -> None:
+    through, same = "agraph (float[2] x) => (float[2] x) {}", "agraph (float[2] x) => (float[2] y) { y = Identity(x) }"
+    for first, second in ((same, through), (through, same)):
+        found = diff(model(first), model(second))
+        assert found.verdict == "agree", str(found)
+        assert (
+            diff(model(first.replace("Identity", "Exp")), model(second.replace("Identity", "Exp"))).verdict == "diverge"
+        )
+    assert diff(model(through), model(through)).findings.reason.startswith("nothing was compared")
+
+
+def test_constants_that_are_the_same_are_no_comparison() -> None:
+    """Of what neither returns."""
+    first = model("agraph (float[2] x) => (float[2] y) <float[2] k = {1.0, 2.0}> { y = Add(x, k) }")
+    second = model("agraph (float[2] x, float[3] z) => (float[3] y) <float[2] k = {1.0, 2.0}> { y = Exp(z) }")
+    found = diff(first, second)
+    assert found.verdict == "diverge"
+    assert found.findings.reason.startswith("nothing was compared")
+
+
+def test_a_model_without_outputs_is_refused() -> None:
+    for empty in (onnx.ModelProto(), model("agraph (float[2] x) => () { y = Exp(x) }")):
+        with pytest.raises(UsageError, match=r"^second holds no graph; give an ONNX model$"):
+            diff(model(CONSTANT), empty)

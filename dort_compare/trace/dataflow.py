@@ -71,7 +71,7 @@ class Dataflow:
             flow._add(proto)
         flow.outputs = [value.name for value in graph.output]
         flow._check_known(flow.outputs, "outputs")
-        if not flow.nodes or not flow.outputs:
+        if not flow.outputs:
             raise UsageError(f"{title} holds no graph; give an ONNX model")
         flow.calls = sorted({f.name for f in flow.proto.functions})
         return flow

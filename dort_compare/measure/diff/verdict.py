@@ -73,7 +73,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     """Judges the rows; ``taken`` are the orders in which the second model takes its inputs.
 
     Diverges where a value departs, an output has no partner, is of another shape, holds another value or is not there,
-    or nothing computed was compared, or none of the outputs holds a number.
+    or nothing but inputs and constants inside was compared, or none of the outputs holds a number.
     """
     by_name = {row.pair.second: row for row in rows if row.pair.is_main}
     order = _order(second)
@@ -83,7 +83,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
     outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
     faults = returned.without_numbers(first), returned.fault(first, second, outputs, paired, taken)
-    verdict, reason = _verdict(second, rows, causes, next(filter(None, faults), None))
+    verdict, reason = _verdict(first, second, rows, causes, next(filter(None, faults), None))
     notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
     if not causes:
         notes += tuple(_accumulated(by_name, second))
@@ -91,16 +91,23 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
 
 
 def _verdict(
-    second: Side, rows: Sequence[ValueRow], causes: Sequence[Cause], fault: str | None
+    first: Side, second: Side, rows: Sequence[ValueRow], causes: Sequence[Cause], fault: str | None
 ) -> tuple[Judgement, str]:
     if causes:
         return "diverge", causes[0].reason
-    if not any(row.pair.second in second.flow.producer and row.status != "random" for row in rows):
+    compared = [row for row in rows if _is_compared(row, first, second)]
+    if all(row.status == "random" for row in compared):
         return "diverge", "nothing was compared: no computed value of one model has a partner in the other"
     if fault is not None:
         return "diverge", fault
-    compared = sum(row.pair.second in second.flow.producer for row in rows)
-    return "agree", f"{compared} computed values paired, and none departs"
+    is_folded = not (first.flow.nodes or second.flow.nodes)
+    return "agree", f"{len(compared)} {'returned' if is_folded else 'computed'} values paired, and none departs"
+
+
+def _is_compared(row: ValueRow, first: Side, second: Side) -> bool:
+    """Whether a value is computed, or returned where an optimizer has folded what computed it."""
+    is_returned = row.pair.second in second.flow.outputs and row.pair.first not in first.flow.inputs
+    return is_returned or row.pair.second in second.flow.producer
 
 
 def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
