@@ -27,23 +27,43 @@ def operator_of(node: Node) -> tuple[str, str]:
 
 def attributes_of(node: Node, flow: Dataflow) -> Hashable:
     """Attributes, those that are left out at their defaults; bodies with names that do not depend on the model's."""
-    domain, op_type = operator_of(node)
-    names = (domain,) if domain else ("", "ai.onnx")
-    version = next((opset.version for opset in flow.proto.opset_import if opset.domain in names), 1)
-    given = {a.name: a for a in node.proto.attribute}
-    found = {**_defaults(op_type, version, domain), **{name: _content(a) for name, a in given.items()}}
+    found = {name: _content(attribute) for name, attribute in attributes_in_full(node, flow).items()}
     captured = list(node.operands[len(node.proto.input) :])
     body = tuple(_body(graph, {}, captured) for graph in bodies(node.proto))
     return tuple(sorted((name, content) for name, content in found.items() if content)), body
 
 
+def attributes_in_full(node: Node, flow: Dataflow) -> dict[str, onnx.AttributeProto]:
+    """Attributes by name, those that are left out at the defaults of the operator, where it says one."""
+    return {**_defaults(*_versioned(node, flow)), **{a.name: a for a in node.proto.attribute}}
+
+
+def named_operands(node: Node, flow: Dataflow) -> set[str]:
+    """What the operator calls the operands that are there: some of its versions read what is an attribute of others."""
+    schema = _schema(*_versioned(node, flow))
+    return {
+        formal.name for formal, name in zip(schema.inputs if schema else (), node.proto.input, strict=False) if name
+    }
+
+
+def _versioned(node: Node, flow: Dataflow) -> tuple[str, int, str]:
+    domain, op_type = operator_of(node)
+    names = (domain,) if domain else ("", "ai.onnx")
+    return op_type, next((opset.version for opset in flow.proto.opset_import if opset.domain in names), 1), domain
+
+
 @functools.lru_cache(maxsize=1024)
-def _defaults(op_type: str, version: int, domain: str) -> Mapping[str, bytes]:
+def _defaults(op_type: str, version: int, domain: str) -> Mapping[str, onnx.AttributeProto]:
+    schema = _schema(op_type, version, domain)
+    attributes = schema.attributes.items() if schema else ()
+    return {name: a.default_value for name, a in attributes if a.default_value.name}
+
+
+def _schema(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
     try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
+        return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
-        return {}
-    return {name: _content(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+        return None
 
 
 def _content(attribute: onnx.AttributeProto) -> bytes:

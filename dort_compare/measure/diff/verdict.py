@@ -8,13 +8,17 @@ from typing import Any
 
 import onnx
 
+from dort_compare.align.expressions import attributes_in_full, named_operands
 from dort_compare.align.orders import Order
 from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff import outputs as returned
 from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.verdict import Judgement
-from dort_compare.trace.dataflow import Node
+from dort_compare.trace.dataflow import Dataflow, Node
+
+_USUAL = {"dilations": 1, "output_padding": 0, "pads": 0, "strides": 1}
+"""By attribute, the number of which all of its are where it is left out, although no schema says so."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ def _cause(row: ValueRow, first: Side, second: Side, rows: Mapping[str, ValueRow
     paired = {r.pair.first for r in rows.values()}
     steps = tuple(_steps(first, row.pair.first, paired)), tuple(_steps(second, row.pair.second, rows.keys()))
     operands = tuple(_operands(node, mine, rows)) if mine else ()
-    reason = _reason(row, node, mine, operands)
+    differences = _differences(node, mine, operands, (first.flow, second.flow))
+    reason = "; ".join([_size(row), *differences])
     if row.pair.how == "returned" and row.pair.second in rows:
         held = rows[row.pair.second].pair.first
         reason = f"output {row.pair.second!r} of {second.flow.title} holds {held!r} of {first.flow.title}; {reason}"
@@ -166,35 +171,49 @@ def _operands(node: Node | None, mine: Node, rows: Mapping[str, ValueRow]) -> It
         yield Operand(name, row.pair.first if row else "", expected, row.status if row else "unpaired")
 
 
-def _reason(row: ValueRow, node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> str:
+def _size(row: ValueRow) -> str:
+    """How far a value departs."""
     found = row.local or row.inherited
     if row.chance:
-        size = row.chance
-    elif found.finding:
-        size = found.finding
-    elif found.max_abs is None:
-        size = "no element can be compared"
-    else:
-        where = " on the same operands" if row.local else ""
-        size = f"max |first - second| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
-    return "; ".join([size, *_differences(node, mine, operands)])
+        return row.chance
+    if found.finding:
+        return found.finding
+    if found.max_abs is None:
+        return "no element can be compared"
+    where = " on the same operands" if row.local else ""
+    return f"max |first - second| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
 
 
-def _differences(node: Node | None, mine: Node | None, operands: Sequence[Operand]) -> Iterator[str]:
+def _differences(
+    node: Node | None, mine: Node | None, operands: Sequence[Operand], flows: tuple[Dataflow, Dataflow]
+) -> Iterator[str]:
     """What is not the same about two nodes that stand in one place."""
     if node is None or mine is None:
         return
     if node.proto.op_type != mine.proto.op_type:
         yield f"{mine.proto.op_type} instead of {node.proto.op_type}"
         return
-    theirs, ours = ({a.name: a for a in each.proto.attribute} for each in (node, mine))
-    for name in sorted(theirs.keys() | ours.keys()):
-        one, other = _shown(theirs.get(name)), _shown(ours.get(name))
-        if one != other:
-            yield f"{name} {other} instead of {one}"
+    yield from _other_attributes(node, mine, flows)
     for operand in operands:
         if operand.expected and operand.partner and operand.expected != operand.partner:
             yield f"reads {operand.name!r} (paired with {operand.partner!r}) where the first reads {operand.expected!r}"
+
+
+def _other_attributes(node: Node, mine: Node, flows: tuple[Dataflow, Dataflow]) -> Iterator[str]:
+    """The attributes that are not the same, but for those that one of two versions of an operator has as operands."""
+    theirs, ours = attributes_in_full(node, flows[0]), attributes_in_full(mine, flows[1])
+    operands = named_operands(node, flows[0]) | named_operands(mine, flows[1])
+    for name in sorted((theirs.keys() | ours.keys()) - operands):
+        one, other = _shown(theirs.get(name)), _shown(ours.get(name))
+        written = [each[name] for each in (theirs, ours) if name in each]
+        if one != other and (len(written) == 2 or not _is_usual(written[0])):
+            yield f"{name} {other} instead of {one}"
+
+
+def _is_usual(attribute: onnx.AttributeProto) -> bool:
+    """Whether it says what goes without it, though its operator names no default: the size of a weight, steps of 1, no
+    padding."""
+    return attribute.name == "kernel_shape" or set(attribute.ints) == {_USUAL.get(attribute.name)}
 
 
 def _shown(attribute: onnx.AttributeProto | None) -> str:
