@@ -1035,3 +1035,21 @@ def test_what_another_version_reads_as_an_operand_is_no_default() -> None:
         assert found.first_divergence is not None
         assert found.first_divergence.row.pair.second == "h"
         assert found.first_divergence.reason.endswith("is noise")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_is_quantized_to_either_kind_of_byte_agrees(swapped: bool) -> None:
+    """ONNX Runtime's optimizer makes unsigned bytes of signed ones, 128 more each."""
+    signed = "q = QuantizeLinear(x, s, z)\n d = DequantizeLinear(q, s, z)\n t = Transpose<perm = [1, 0, 2]>(d)"
+    signed = f"{signed}\n q2 = QuantizeLinear(t, s, z)\n y = DequantizeLinear(q2, s, z)"
+    unsigned = "q = QuantizeLinear(x, s, z)\n q2 = Transpose<perm = [1, 0, 2]>(q)\n y = DequantizeLinear(q2, s, z)"
+    zeros = np.int8(-7), np.uint8(121)
+    texts = (f"agraph (float[3, 7, 12] x) => (float[7, 3, 12] y) {{ {steps} }}" for steps in (signed, unsigned))
+    both = [model(text, s=np.float32(0.05), z=zero) for text, zero in zip(texts, zeros, strict=True)]
+    found = diff(*(reversed(both) if swapped else both))
+    assert found.verdict == "agree", str(found)
+    wrong = change("y", op_type="DequantizeLinear", input=["q2", "s2", "z"])
+    wrong(both[1].graph)
+    both[1].graph.initializer.append(numpy_helper.from_array(np.float32(0.06), "s2"))
+    found = diff(*(reversed(both) if swapped else both))
+    assert found.findings.causes[0].row.pair.second in {"y", "s2"}, str(found)

@@ -55,8 +55,8 @@ class Sketch:
 
     @property
     def group(self) -> tuple[str, int]:
-        """Values of two groups never hold the same."""
-        return self.kind, self.numel
+        """Values of two groups never hold the same: what is quantized to int8 is 128 more in uint8."""
+        return "int8" if self.dtype == torch.int8 else self.kind, self.numel
 
     @property
     def is_small_integer(self) -> bool:
