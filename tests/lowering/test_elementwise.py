@@ -10,10 +10,12 @@ from op_calls import Call
 from torch import Tensor
 
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.lowering.builder import Builder
 from dort_compare.runtime import newest_opset
 
 aten = torch.ops.aten
 FLOAT32_AND_64 = (torch.float32, torch.float64)
+HALF = (torch.float16, torch.bfloat16)
 
 
 def on_onnx_runtime(target: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -130,3 +132,53 @@ def test_what_would_be_wrong_is_refused() -> None:
     for reason, call in refused.items():
         with pytest.raises(UnsupportedGraphError, match=reason):
             call.lowered(newest_opset())
+
+
+CANCELLING: dict[str, tuple[Any, Any]] = {
+    "x - 0.3": (aten.sub.Tensor, lambda x: (x, 0.3)),
+    "x - 0.3, a Scalar": (aten.sub.Scalar, lambda x: (x, 0.3)),
+    "x + -0.3": (aten.add.Tensor, lambda x: (x, -0.3)),
+    "-0.3 + x": (aten.add.Tensor, lambda x: (-0.3, x)),
+    "0.3 - x": (aten.rsub.Scalar, lambda x: (x, 0.3)),
+}
+"""Where a half precision's 0.3 is left of 0.3, rounded to it or not."""
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("size", [1, 7, 100])
+@pytest.mark.parametrize("case", CANCELLING)
+def test_a_number_in_a_sum_is_rounded_to_half_precision_first(case: str, size: int, dtype: torch.dtype) -> None:
+    target, arguments = CANCELLING[case]
+    args = arguments(torch.full((size,), 0.3, dtype=dtype))
+    assert target(*args).eq(0).all()
+    assert torch.equal(on_onnx_runtime(target, *args), target(*args))
+
+
+WITH_ALPHA: dict[str, tuple[Any, Any]] = {
+    "add": (aten.add.Tensor, lambda x, y: (x, y, -0.3)),
+    "sub": (aten.sub.Tensor, lambda x, y: (x, y, 0.3)),
+    "rsub": (aten.rsub.Tensor, lambda x, y: (y, x, 0.3)),
+    "add, of a number": (aten.add.Tensor, lambda x, _: (x, 1.1, -0.3)),
+    "add, to a number": (aten.add.Tensor, lambda x, _: (1.1, x, -0.3)),
+    "sub, of a 0-d tensor": (aten.sub.Tensor, lambda x, _: (x, torch.tensor(1.1), 0.3)),
+}
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("case", WITH_ALPHA)
+def test_alpha_is_rounded_to_half_precision_first(case: str, dtype: torch.dtype) -> None:
+    """As in whole vectors, of 64 elements; behind the last one torch rounds the product too."""
+    target, arguments = WITH_ALPHA[case]
+    y = torch.randn(64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x, y, alpha = arguments((0.3 * y).to(dtype), y)
+    expected = target(x, y, alpha=alpha)
+    assert torch.equal(on_onnx_runtime(target, x, y, alpha=alpha), expected)
+
+
+def test_on_cuda_a_number_in_a_sum_is_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Builder, "on_cuda", True)
+    x = torch.full((4,), 0.3, dtype=torch.bfloat16)
+    left = (x.float() - 0.3).bfloat16()
+    assert left.ne(0).all()
+    assert torch.equal(on_onnx_runtime(aten.sub.Tensor, x, 0.3), left)
+    assert torch.equal(on_onnx_runtime(aten.sub.Tensor, x, torch.ones_like(x), alpha=0.3), left)

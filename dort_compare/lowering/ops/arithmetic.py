@@ -7,7 +7,7 @@ import torch
 
 from dort_compare.dtypes import HALF
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, scaled
+from dort_compare.lowering.ops.operands import Number, Operand, arithmetic, promoted, rounded, scaled
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering, lowering_by_name
 
@@ -42,8 +42,13 @@ def rsub(op: Builder, x: ir.Value, y: Operand, alpha: Number = 1) -> ir.Value:
     return _combined(op, "Sub", y, x, alpha)
 
 
-def _combined(op: Builder, operator: str, x: Operand, y: Operand, alpha: Number) -> ir.Value:
-    """x + alpha y or x - alpha y, rounded once."""
+def _combined(op: Builder, operator: str, x: Operand, y: Operand, alpha: Operand) -> ir.Value:
+    """x + alpha y or x - alpha y, rounded once.
+
+    In half precision torch's kernels for CPUs round numbers and alpha to it first; those for CUDA keep them in float32.
+    """
+    if op.result.dtype in HALF and not op.on_cuda:
+        x, y, alpha = (rounded(op, each, op.result.dtype) for each in (x, y, alpha))
     if not isinstance(y, ir.Value) and not isinstance(alpha, ir.Value):
         return arithmetic(op, operator, x, y * alpha)
     if alpha == 1:

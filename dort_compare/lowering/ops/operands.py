@@ -31,6 +31,11 @@ def promoted(op: Builder, operands: Iterable[Operand], dtype: torch.dtype) -> tu
     return tuple(op.cast(x, dtype) if isinstance(x, ir.Value) else constant(op, x, dtype) for x in operands)
 
 
+def rounded(op: Builder, operand: Operand, dtype: torch.dtype) -> Operand:
+    """The operand with no more digits than ``dtype`` has; a number stays one."""
+    return op.cast(operand, dtype) if isinstance(operand, ir.Value) else _cast(operand, dtype)
+
+
 def promoted_dtype(x: ir.Value, y: Operand) -> torch.dtype:
     """The dtype to which torch promotes the operands of a binary operator."""
     return torch.result_type(fake_of(x), fake_of(y) if isinstance(y, ir.Value) else y)

@@ -10,11 +10,10 @@ from torch import fx
 from dort_compare.measure.distance.blocks import blocks
 from dort_compare.measure.distance.metrics import BLOCK
 from dort_compare.measure.noise.floor import rounding
+from dort_compare.measure.noise.sums import SUMS, factor
 
 aten = torch.ops.aten
 
-_SUMS = {aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Tensor, aten.rsub.Scalar}
-"""Of two numbers, unless a factor ``alpha`` makes it two roundings."""
 _OTHERS = {
     *(aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar, aten.neg.default, aten.abs.default),
     *(aten.where.self, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.masked_scatter.default),
@@ -36,9 +35,8 @@ def is_exact(node: fx.Node) -> bool:
 
     IEEE 754 asks that of sums, products and quotients of two numbers; what chooses, moves or shows does not round.
     """
-    if node.target in _SUMS:
-        alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
-        return bool(alpha == 1)
+    if node.target in SUMS:
+        return bool(factor(node.args, node.kwargs) == 1)  # else two roundings
     if node.target is operator.getitem:
         return getattr(node.args[0], "target", None) in _CHOOSE
     return node.target in _OTHERS or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)

@@ -15,10 +15,12 @@ from dort_compare.measure.distance.metrics import deviation
 from dort_compare.measure.noise.floor import MANY, coarsest, growth, smallest_normal
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.noise.small_parts import FAR
+from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
 from dort_compare.trace import Replay
 from dort_compare.trace.replay import Change
 
-_CASTS = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default}
+_UNTAGGED = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default, *SUMS}
+"""Ops that work element by element, of which torch does not say so: casts, and ``rsub``."""
 _ADD_IN_HALF = {
     getattr(torch.ops.aten, name).default
     for name in (
@@ -59,6 +61,10 @@ class InFloat64:
         """The result where ``change`` has been applied to what the op goes through by its definition."""
         return self._shown(self.replay.by_definition(self.node, change))
 
+    def of_rounded(self, dtype: torch.dtype) -> Iterable[torch.Tensor | None]:
+        """The results of a sum in half precision where what it reads is rounded to that first."""
+        return map(self._shown, sums_of_rounded(self.replay, self.node, dtype))
+
     def _shown(self, result: torch.Tensor | None) -> torch.Tensor | None:
         if result is None or self.hidden is None or result.shape != self.hidden.shape:
             return result
@@ -72,14 +78,14 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     terms; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
     rounds its scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result
     does that the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone
-    for one op that works element by element.
+    for one op that works element by element, and what roundings of its numbers move a sum in half precision.
 
     Each is the most of so many ``samples``, or of as many as show it for sure.
     """
     samples = samples or _samples(of, exact)
     inside = _SHAKEN * growth(many) * _moved_inside(of, exact, samples)
     if _is_one_element_by_element(of):
-        return inside
+        return inside + _furthest(exact, of.of_rounded(dtype))
     moved = max(inside, _SHAKEN * growth(many) * _moved(of, exact, torch.float32, samples))
     coarse = coarsest(list(of.replay.dtypes()))
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
@@ -155,7 +161,7 @@ def _is_one_element_by_element(of: InFloat64) -> bool:
 
 
 def _works_element_by_element(target: object) -> bool:
-    return target in _CASTS or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
+    return target in _UNTAGGED or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
 
 
 def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int) -> float:
@@ -190,7 +196,7 @@ def _samples(of: InFloat64, exact: torch.Tensor) -> int:
 
 
 def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
-    return max(deviation(exact, r) if r is not None and r.shape == exact.shape else 0.0 for r in results)
+    return max((deviation(exact, r) for r in results if r is not None and r.shape == exact.shape), default=0.0)
 
 
 def _shaken(dtype: torch.dtype, generator: torch.Generator) -> Change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,70 @@ def test_a_factor_makes_two_roundings_of_a_sum():
     assert not torch.equal(fused, apart)
     replay = Replay({"x_1": x, "y_1": y})
     assert local_error(replay, node, fused, apart, distance(fused, apart)).is_noise
+
+
+FACTORED: dict[str, Callable[..., Tensor]] = {
+    "add": lambda x, y: torch.add(x, y, alpha=-0.3),
+    "sub": lambda x, y: torch.sub(x, y, alpha=0.3),
+    "rsub": lambda x, y: torch.rsub(y, x, alpha=0.3),
+    "of a number": lambda x, _: torch.sub(x, 1.1, alpha=0.3),
+}
+"""Sums of an ``x`` that is nearly 0.3 ``y``, or 0.33."""
+
+
+def factored(case: str, dtype: torch.dtype) -> tuple[Replay, torch.fx.Node, dict[str, Tensor]]:
+    """Such a sum in half precision as kernels round it: torch's for CPUs round ``alpha`` and the number first, and behind
+    the last whole vector the product; those for CUDA nothing."""
+    y = torch.randn(16, generator=torch.Generator().manual_seed(0)).to(dtype).float()
+    if case == "of a number":
+        y = torch.full((16,), 1.1)
+    x = (0.3 * y).to(dtype)
+    (node,) = (n for n in make_fx(FACTORED[case])(x, y.to(dtype)).graph.nodes if n.op == "call_function")
+    alpha = torch.tensor(0.3).to(dtype).float()
+    product = alpha * y.to(dtype).float()
+    sums = {"vector": x.float() - product, "rest": x.float() - product.to(dtype).float(), "CUDA": x.float() - 0.3 * y}
+    return Replay({"x_1": x, "y_1": y.to(dtype)}), node, {kernel: left.to(dtype) for kernel, left in sums.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("case", FACTORED)
+def test_what_is_rounded_before_a_sum_in_half_precision_is_noise(case, dtype):
+    replay, node, sums = factored(case, dtype)
+    assert not torch.equal(sums["vector"], sums["rest"])
+    assert not torch.equal(sums["vector"], sums["CUDA"])
+    for expected, value in itertools.permutations(sums.values(), 2):
+        found = local_error(replay, node, expected, value, distance(expected, value))
+        assert found.is_noise
+        assert not found.torch_departs
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("case", FACTORED)
+def test_more_than_that_is_not(case, dtype):
+    replay, node, sums = factored(case, dtype)
+    wrong = sums["vector"] + 8 * torch.finfo(dtype).eps
+    assert not local_error(replay, node, sums["vector"], wrong, distance(sums["vector"], wrong)).is_noise
+    assert local_error(replay, node, wrong * 4, sums["vector"], distance(wrong * 4, sums["vector"])).torch_departs
+
+
+def test_sums_that_cancel_in_half_precision_agree():
+    """In the vector, and in the eight elements behind it."""
+    y = torch.randn(40, generator=torch.Generator().manual_seed(0))
+    inputs = (-0.3 * y).bfloat16(), y.bfloat16()
+    report = dort_compare.compare(Of(lambda x, y: (torch.add(x, y, alpha=0.3), 0.3 + x.clamp(max=-0.3))), inputs)
+    assert report.verdict == "agree", str(report)
+
+
+def test_a_number_that_another_model_does_not_round_first_is_noise():
+    x = torch.full((16,), 0.3).bfloat16()
+    (node,) = make_fx(lambda x: x - 0.3)(x).graph.find_nodes(op="call_function", target=aten.sub.Tensor)
+    zero, left = x - 0.3, (x.float() - 0.3).bfloat16()
+    assert not zero.any()
+    assert left.all()
+    for expected, value in ((zero, left), (left, zero)):
+        found = local_error(Replay({"x_1": x}), node, expected, value, distance(expected, value))
+        assert found.is_noise
+        assert not found.torch_departs
 
 
 def test_a_cast_to_a_wider_dtype_is_exact(monkeypatch):
