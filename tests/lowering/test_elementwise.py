@@ -182,3 +182,39 @@ def test_on_cuda_a_number_in_a_sum_is_not_rounded(monkeypatch: pytest.MonkeyPatc
     assert left.ne(0).all()
     assert torch.equal(on_onnx_runtime(aten.sub.Tensor, x, 0.3), left)
     assert torch.equal(on_onnx_runtime(aten.sub.Tensor, x, torch.ones_like(x), alpha=0.3), left)
+
+
+EDGES = (0.1, 0.3, 0.7, -0.7, 6.1, 1e-3)
+"""Which half precision does not hold."""
+
+
+def at_edges(dtype: torch.dtype) -> Tensor:
+    """Each edge as it is rounded, and the numbers below and above it; half precision's bits count like its numbers."""
+    bits = torch.tensor(EDGES, dtype=dtype).view(torch.int16)
+    return torch.stack([bits - 1, bits, bits + 1]).view(dtype)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_threshold_is_not_rounded_to_half_precision(edge: float, dtype: torch.dtype) -> None:
+    x = at_edges(dtype)
+    assert torch.equal(on_onnx_runtime(aten.threshold.default, x, edge, 0.9), aten.threshold(x, edge, 0.9))
+    for target, edges in (
+        (aten.threshold_backward.default, (edge,)),
+        (aten.hardtanh_backward.default, (edge, 9)),
+        (aten.hardtanh_backward.default, (-9, edge)),
+    ):
+        ones = torch.ones_like(x)
+        assert torch.equal(on_onnx_runtime(target, ones, x, *edges), target(ones, x, *edges))
+
+
+def test_on_cuda_a_threshold_is_rounded_to_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Builder, "on_cuda", True)
+    x = torch.tensor([0.1], dtype=torch.bfloat16)  # above 0.1
+    assert on_onnx_runtime(aten.threshold.default, x, 0.1, 7).item() == 7
+    assert on_onnx_runtime(aten.threshold_backward.default, torch.ones_like(x), x, 0.1).item() == 0
+
+
+def test_a_threshold_of_bytes_wraps_around() -> None:
+    x = torch.tensor([0, 3, 255], dtype=torch.uint8)
+    assert torch.equal(on_onnx_runtime(aten.threshold.default, x, -1, 7), aten.threshold(x, -1, 7))

@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from dort_compare.dtypes import HALF
 from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_symbolic_number
 from dort_compare.lowering.precision import NARROW, is_exact, opmath
 
@@ -62,7 +63,7 @@ def in_kernel_dtype(*, exact_numbers: bool = False) -> Callable[[Callable[..., A
             wide = kernel_dtype(dtype)
             if wide != dtype and dtype.is_floating_point:
                 op.computing_in(wide)
-            enter = functools.partial(_entered, op, dtype=dtype, wide=wide, exact=exact_numbers)
+            enter = functools.partial(_entered, op, dtype=dtype, wide=wide, exact=exact_numbers and dtype in HALF)
             return op.cast(function(op, *map(enter, args), **kwargs), dtype)
 
         return lowered

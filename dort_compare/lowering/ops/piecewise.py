@@ -27,16 +27,28 @@ def relu(op: Builder, x: ir.Value) -> ir.Value:
 
 
 @lowering(aten.threshold.default)
-@in_kernel_dtype()
-def threshold(op: Builder, x: ir.Value, threshold: ir.Value, value: ir.Value) -> ir.Value:
-    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+def threshold(op: Builder, x: ir.Value, threshold: Number, value: Number) -> ir.Value:
+    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor
+
+    In half precision torch rounds the threshold first; its kernel for CPUs does not.
+    """
+    return in_kernel_dtype(exact_numbers=not op.on_cuda)(_threshold)(op, x, threshold, value)
+
+
+def _threshold(op: Builder, x: ir.Value, threshold: ir.Value, value: ir.Value) -> ir.Value:
     return op.Where(op.LessOrEqual(x, threshold), value, x)
 
 
 @lowering(aten.threshold_backward.default)
-@in_kernel_dtype()
-def threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: ir.Value) -> ir.Value:
-    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+def threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: Number) -> ir.Value:
+    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
+
+    The threshold is rounded as that of ``threshold``.
+    """
+    return in_kernel_dtype(exact_numbers=not op.on_cuda)(_threshold_backward)(op, grad, x, threshold)
+
+
+def _threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: ir.Value) -> ir.Value:
     return op.Where(op.LessOrEqual(x, threshold), 0, grad)
 
 
@@ -98,9 +110,12 @@ def hardtanh(op: Builder, x: ir.Value, min_val: Number = -1, max_val: Number = 1
 
 
 @lowering(aten.hardtanh_backward.default)
-@in_kernel_dtype()
+@in_kernel_dtype(exact_numbers=True)
 def hardtanh_backward(op: Builder, grad: ir.Value, x: ir.Value, min_val: ir.Value, max_val: ir.Value) -> ir.Value:
-    """hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"""
+    """hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor
+
+    Unlike ``hardtanh``, torch's kernels hold half precision against numbers that are not rounded to it.
+    """
     return op.Where(op.And(op.Greater(x, min_val), op.Less(x, max_val)), grad, 0)
 
 

@@ -137,7 +137,7 @@ FACTORED: dict[str, Callable[..., Tensor]] = {
 
 
 def factored(case: str, dtype: torch.dtype) -> tuple[Replay, torch.fx.Node, dict[str, Tensor]]:
-    """Such a sum in half precision as kernels round it: torch's for CPUs round ``alpha`` and the number first, and behind
+    """Such a sum in half precision as kernels round it: those for CPUs round ``alpha`` and the number first, and behind
     the last whole vector the product; those for CUDA nothing."""
     y = torch.randn(16, generator=torch.Generator().manual_seed(0)).to(dtype).float()
     if case == "of a number":
