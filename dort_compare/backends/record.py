@@ -93,7 +93,7 @@ class Results:
         self._held = {name: _Held(value, _version(value)) for name, value in computed.items()}
 
     def values(self) -> dict[str, torch.Tensor] | None:
-        """The tensors; None where one may have been written in place since."""
+        """The tensors; None where one may have been written in place since, as far as torch has seen it."""
         if any(not 0 <= held.version == _version(held.value) for held in self._held.values()):
             return None
         return {name: as_tensor(held.value) for name, held in self._held.items()}

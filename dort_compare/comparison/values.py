@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.record import Results
@@ -86,9 +87,11 @@ class Examination:
         return values
 
     def _lowered_observer(self, graph: CompiledGraph, run: GraphRun, results: Results | None) -> Observer:
-        """Holds what the program computed, once more where that is not known; it lets go of each once it is seen."""
-        computed = (results and results.values()) or graph.program.computed(*run.inputs.values())
-        return Observer(run.phase, run.index, "lowered", computed)
+        """Holds what the program computed, once more where that is not known, or departs; it lets go of each once it is
+        seen."""
+        again = partial(graph.program.computed, *run.inputs.values())
+        kept = results and results.values()
+        return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None)
 
     def _lowered(self, run: GraphRun, observer: Observer, precision: PrecisionWatch) -> list[Row]:
         """The rows of a graph's lowered model, with pictures."""

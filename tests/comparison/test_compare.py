@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -45,3 +46,35 @@ def test_a_dump_knows_the_names_of_arguments(tmp_path: Path) -> None:
     (cause,) = check(tmp_path).causes
     assert cause.reach is not None
     assert set(cause.reach.gradients) == {"up.weight", "up.bias", "argument[0]", "argument[1]['scale']"}
+
+
+@torch._dynamo.disable
+def overwritten(x: Tensor) -> None:
+    """As scipy or C code does: torch counts no write."""
+    x.detach().numpy()[...] = 3.0
+
+
+class WritesItsResult(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        field = torch.zeros_like(x)
+        overwritten(field)
+        return x * field
+
+
+class WritesWhatWasSaved(nn.Module):
+    """While the gradient of the first graph is computed, what the second one has saved and read is written."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        doubled = x * 2
+        torch._dynamo.graph_break()
+        squared = doubled.sin() * doubled.sin()
+        doubled.register_hook(lambda grad: overwritten(doubled) or grad)
+        return squared
+
+
+@pytest.mark.parametrize("model", [WritesItsResult(), WritesWhatWasSaved()], ids=lambda model: type(model).__name__)
+def test_what_is_written_without_torch_later_is_no_departure(model: nn.Module) -> None:
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    report = compare(model, (x,), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert all(seen.ok for seen in report.observed)

@@ -38,6 +38,23 @@ def test_the_same_bits_are_the_same():
     assert found.to_json()["distance"]["equal"] is True
 
 
+@pytest.mark.parametrize(("again", "ok"), [(X, True), (X + 1, False)])
+def test_a_departure_is_one_when_the_program_has_run_again(again: torch.Tensor, ok: bool) -> None:
+    """What it computed before may have been written since, by what torch does not see."""
+    runs = []
+
+    def run() -> dict[str, torch.Tensor]:
+        runs.append("again")
+        return {"x": again, "y": again}
+
+    observer = Observer("forward", 3, "lowered", {"x": X - 1, "y": X - 1, "z": X}, run)
+    for name in ("z", "x", "y"):
+        observer.see(Executed(Step(None, X, X.double(), {}), name, X), torch.float32)  # type: ignore[arg-type]
+    assert [found.ok for found in observer.seen] == [True, ok, ok]
+    assert observer.seen[1].distance.equal is ok
+    assert runs == ["again"]
+
+
 @pytest.mark.parametrize(
     ("factor", "precision", "ok"),
     [(1 + 1e-6, torch.float32, True), (1 + 1e-3, torch.float32, False), (1 + 1e-3, torch.bfloat16, True)],
