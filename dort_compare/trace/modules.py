@@ -27,6 +27,8 @@ _REFUSALS = {
     "a clone of it, made outside",
     "not currently support double backward": "torch.compile cannot differentiate a gradient that the model takes by "
     "torch.autograd.grad(..., create_graph=True); take it by torch.func.grad",
+    "view was created inside a custom Function": "torch.compile cannot differentiate a model that writes in place what "
+    "a compiled graph returned a view of; let it write a clone",
     "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
     "of another tensor; give a clone of it",
 }

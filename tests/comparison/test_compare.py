@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dort_compare import compare
+from dort_compare.errors import UsageError
 from dort_compare.offline import check
 
 
@@ -78,3 +80,35 @@ def test_what_is_written_without_torch_later_is_no_departure(model: nn.Module) -
     report = compare(model, (x,), backward=True)
     assert report.verdict == "agree", str(report)
     assert all(seen.ok for seen in report.observed)
+
+
+class Assign(torch.autograd.Function):
+    """Writes into what it returns, as that of torchdiffeq does."""
+
+    @staticmethod
+    def forward(ctx: Any, scratch: Tensor, value: Tensor, index: int) -> Tensor:
+        ctx.index = index
+        scratch.data[index] = value
+        return scratch
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        return grad, grad[ctx.index], None
+
+
+class Stages(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        stages = Assign.apply(torch.zeros(2, 3), x, 0)
+        torch._dynamo.graph_break()
+        first = stages[:1]
+        stages = Assign.apply(stages, first.sum() * x, 1)
+        torch._dynamo.graph_break()
+        return first.sum() + stages.sum()
+
+
+def test_what_torch_compile_cannot_differentiate_is_refused_in_one_line() -> None:
+    x = torch.ones(3, requires_grad=True)
+    Stages()(x).backward()
+    with pytest.raises(UsageError, match="writes in place what a compiled graph returned a view of") as refused:
+        compare(Stages(), (x,), backward=True)
+    assert "\n" not in str(refused.value)
