@@ -112,3 +112,14 @@ def test_what_is_drawn_in_unlike_steps_is_not_judged() -> None:
         found = diff(first, second)
         assert found.verdict == "agree", str(found)
         assert "random" in {row.status for row in found.rows}
+
+
+@pytest.mark.parametrize("code", [onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_a_ratio_that_is_rounded_to_half_precision_is_the_same(code: int) -> None:
+    whole = drawn_by("h = Dropout(t, tenth, trains)")
+    steps = drawn_by(f"r = Cast<to = {code}>(t)", "d = Dropout(r, tenth16, trains)", "h = Cast<to = 1>(d)")
+    tenth = onnx.helper.make_tensor("tenth16", code, [], [0.1])
+    steps.graph.initializer.append(tenth)
+    steps.opset_import[0].version = whole.opset_import[0].version = 22
+    for first, second in ((whole, steps), (steps, whole)):
+        assert diff(first, second).verdict == "agree"

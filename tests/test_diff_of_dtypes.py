@@ -99,7 +99,9 @@ def test_of_inputs_in_another_dtype_the_one_in_the_same_order_is_taken_first() -
     assert statuses_of_inputs(diff(first, second)) == {"q": "equal"}
 
 
-@pytest.mark.parametrize(("one", "other"), [("float", "int64"), ("bool", "int64"), ("bool", "float16")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("float", "int64"), ("bool", "int64"), ("bool", "float16"), ("int8", "uint8")]
+)
 def test_inputs_of_two_kinds_are_two_inputs(one: str, other: str) -> None:
     text = "agraph ({}[4, 4] x) => (float[4, 4] y) {{ c = Cast<to = 1>(x)\n y = Tanh(c) }}"
     assert statuses_of_inputs(diff(model(text.format(one)), model(text.format(other)))) == {}

@@ -1053,3 +1053,34 @@ def test_what_is_quantized_to_either_kind_of_byte_agrees(swapped: bool) -> None:
     both[1].graph.initializer.append(numpy_helper.from_array(np.float32(0.06), "s2"))
     found = diff(*(reversed(both) if swapped else both))
     assert found.findings.causes[0].row.pair.second in {"y", "s2"}, str(found)
+
+
+def test_a_default_that_another_version_lacks_is_no_difference() -> None:
+    text = "agraph (float[4, 8] x) => (float[4, 8] y) { t = Transpose<perm = [1, 0]>(x)\n y = Reshape(t, s) }"
+    first, second = (model(text, s=np.array([4, 8])) for _ in range(2))
+    first.opset_import[0].version = 13
+    node_of(second.graph, "t").op_type = "Identity"
+    del node_of(second.graph, "t").attribute[:]
+    assert "allowzero" not in str(diff(first, second))
+    assert "allowzero" not in str(diff(second, first))
+
+
+@pytest.mark.parametrize("other", [TensorProto.INT32, TensorProto.INT64])
+def test_integers_of_any_size_are_one_output(other: int) -> None:
+    text = "agraph (float[4, 8] x) => (y) {{ r = Round(x)\n y = Cast<to = {}>(r) }}"
+    both = [model(text.format(kind)) for kind in (TensorProto.INT8, other)]
+    assert diff(*both).verdict == diff(*reversed(both)).verdict == "agree"
+
+
+def test_a_large_column_is_no_mask_where_nothing_takes_exponentials() -> None:
+    """What is taken from it before or behind a product errs by its roundings."""
+    generator = np.random.default_rng(0)
+    w = generator.standard_normal((8, 8)).astype(np.float32)
+    mean = np.zeros(8, dtype=np.float32)
+    mean[3] = -3000
+    x = torch.from_numpy(0.3 * generator.standard_normal((16, 8)).astype(np.float32) + mean)
+    steps = ("p = MatMul(x, w)\n y = Add(p, c)", "d = Sub(x, c)\n y = MatMul(d, w)")
+    texts = (f"agraph (float[16, 8] x) => (float[16, 8] y) {{ {each} }}" for each in steps)
+    both = [model(text, w=w, c=c) for text, c in zip(texts, (-mean @ w, mean), strict=True)]
+    for first, second in (both, reversed(both)):
+        assert diff(first, second, {"x": x}).verdict == "agree"

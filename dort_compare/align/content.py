@@ -55,8 +55,12 @@ class Sketch:
 
     @property
     def group(self) -> tuple[str, int]:
-        """Values of two groups never hold the same: what is quantized to int8 is 128 more in uint8."""
-        return "int8" if self.dtype == torch.int8 else self.kind, self.numel
+        """Values of two groups never hold the same."""
+        return self.kind, self.numel
+
+    def may_equal(self, other: Sketch) -> bool:
+        """Whether it may hold the same: what is quantized to signed bytes is 128 more in unsigned ones."""
+        return self.group == other.group and {self.dtype, other.dtype} != {torch.int8, torch.uint8}
 
     @property
     def is_small_integer(self) -> bool:
@@ -64,7 +68,7 @@ class Sketch:
 
     def distance(self, other: Sketch) -> float:
         """How far two contents lie apart, as a share of their scale; inf where they cannot be the same."""
-        if self.group != other.group or self.extremes != other.extremes:
+        if not self.may_equal(other) or self.extremes != other.extremes:
             return math.inf
         if self.exact == other.exact:
             return 0.0

@@ -38,6 +38,12 @@ def attributes_in_full(node: Node, flow: Dataflow) -> dict[str, onnx.AttributePr
     return {**_defaults(*_versioned(node, flow)), **{a.name: a for a in node.proto.attribute}}
 
 
+def is_default(attribute: onnx.AttributeProto, node: Node, flow: Dataflow) -> bool:
+    """Whether an attribute of a node is what the operator says goes without it."""
+    default = _defaults(*_versioned(node, flow)).get(attribute.name)
+    return default is not None and _content(default) == _content(attribute)
+
+
 def named_operands(node: Node, flow: Dataflow) -> set[str]:
     """What the operator calls the operands that are there: some of its versions read what is an attribute of others."""
     schema = _schema(*_versioned(node, flow))

@@ -132,7 +132,7 @@ class Places:
         one, other = self.first.side, self.second.side
         if one.tells_dimensions(first) or other.tells_dimensions(second):
             return False
-        return one.sketches[first].group == other.sketches[second].group
+        return one.sketches[first].may_equal(other.sketches[second])
 
     def _candidates(self, second: str) -> Iterator[str]:
         """Free values of the first model that share an operand or a reader with ``second``."""

@@ -37,5 +37,5 @@ def unpaired_counterparts(first: Side, second: Side, pairs: Sequence[Pair]) -> l
     return [
         Pair(one, other, "returned")
         for one, other in counterparts(first, second, known)
-        if (one, other) not in known and first.sketches[one].group == second.sketches[other].group
+        if (one, other) not in known and first.sketches[one].may_equal(second.sketches[other])
     ]

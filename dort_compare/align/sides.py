@@ -143,7 +143,7 @@ class Numbered:
         if not (is_view or is_transparent(node) or self._is_shown_alike(node)):
             return False
         shown, made = self.side.sketches.get(node.operands[0]), self.side.sketches.get(name)
-        return shown is not None and made is not None and shown.group == made.group
+        return shown is not None and made is not None and shown.may_equal(made)
 
     def _is_shown_alike(self, node: Node) -> bool:
         """Whether a transpose only lays out what the other model holds in one order."""

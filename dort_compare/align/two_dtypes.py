@@ -9,8 +9,13 @@ import torch
 
 
 def are_of_one_kind(one: int, other: int) -> bool:
-    """Whether two element types of ONNX are one, both floating, or both integers."""
+    """Whether two element types of ONNX are one, both floating, or both integers.
+
+    Signed and unsigned bytes are not: what is quantized to the ones is 128 more in the others.
+    """
     kinds = ir.DataType(one), ir.DataType(other)
+    if set(kinds) == {ir.DataType.INT8, ir.DataType.UINT8}:
+        return False
     return one == other or all(kind.is_floating_point() for kind in kinds) or all(kind.is_integer() for kind in kinds)
 
 

@@ -26,8 +26,8 @@ def fault(
     """
     for one, other in outputs:
         mine, theirs = second.sketches[other], first.sketches[one]
-        if theirs.shape != mine.shape or theirs.group != mine.group:
-            is_turned = first.shape(one) == second.shape(other) and theirs.group == mine.group
+        if theirs.shape != mine.shape or not theirs.may_equal(mine):
+            is_turned = first.shape(one) == second.shape(other) and theirs.may_equal(mine)
             return (_other_order if is_turned else _other_type)(first, second, one, other)
         if (turn := _turn(first, second, one, other)) and turn not in taken:
             return _other_order(first, second, one, other)

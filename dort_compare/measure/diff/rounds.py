@@ -125,4 +125,4 @@ def _outputs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 
 def _is_like(first: Side, name: str, second: Side, other: str) -> bool:
-    return first.sketches[name].group == second.sketches[other].group
+    return first.sketches[name].may_equal(second.sketches[other])

@@ -12,12 +12,16 @@ from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
-from dort_compare.measure.noise.shake import shake_but_masks
+from dort_compare.measure.noise.shake import but_for_masks, shake
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
 from dort_compare.trace.execution import Execution, constant
 
 Tensors = Mapping[str, torch.Tensor]
+_EXPONENTIALS = frozenset([
+    "Attention", "Exp", "GroupQueryAttention", "LogSoftmax", "MultiHeadAttention", "ReduceLogSumExp", "Softmax"
+])  # fmt: skip
+"""Operators to which a mask is infinity."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ class Again:
         read = dict.fromkeys(operand for node in nodes for operand in node.operands if operand not in made)
         known = {n: self.operands[n] for n in read if n in self.operands}
         floats = {n: t for n, t in known.items() if t.is_floating_point()}
-        moved = {n: shake_but_masks(t, precision or t.dtype, generator) for n, t in floats.items()}
+        moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
+        if any(node.proto.op_type in _EXPONENTIALS for node in nodes):
+            moved = {n: but_for_masks(floats[n], t) for n, t in moved.items()}
         if not moved:
             return None
         again = run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})
@@ -99,7 +105,7 @@ class Lockstep:
         self._doubtful = {p.second for p in pairs if p.second in self._feeds and self._may_be_wrong(p)}
 
     def _fits(self, pair: Pair) -> bool:
-        return self.first.sketches[pair.first].group == self.second.sketches[pair.second].group
+        return self.first.sketches[pair.first].may_equal(self.second.sketches[pair.second])
 
     def _may_be_wrong(self, pair: Pair) -> bool:
         """Whether a pair of integers, which may be a shape, is held to be one although they differ."""

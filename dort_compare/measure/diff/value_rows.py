@@ -77,13 +77,13 @@ class PairJudge:
         inherited = _distance(met.first, met.second)
         local, floor, is_right = self._local(met, inherited, precision)
         is_near = inherited.equal or _is_near(met, precision)
-        is_drawn, chance = self._draws.chance(pair)
+        is_drawn, departure = self._draws.chance(pair)
         status: Status = "noise" if is_near else "inherits"
-        if is_drawn and not chance:
+        if is_drawn and not departure:
             status = "random"
         elif inherited.equal:
             status = "equal"
-        elif chance or not is_right:
+        elif is_drawn or not is_right:
             status = "diverges"
         return ValueRow(
             pair=pair,
@@ -95,7 +95,7 @@ class PairJudge:
             noise_floor=floor,
             status=status,
             is_near=is_near,
-            chance=chance,
+            chance=departure if status == "diverges" else "",
         )
 
     def _local(

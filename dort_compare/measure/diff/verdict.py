@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from dort_compare.align.expressions import attributes_in_full, named_operands
+from dort_compare.align.expressions import attributes_in_full, is_default, named_operands
 from dort_compare.align.orders import Order
 from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
@@ -205,15 +205,17 @@ def _other_attributes(node: Node, mine: Node, flows: tuple[Dataflow, Dataflow]) 
     operands = named_operands(node, flows[0]) | named_operands(mine, flows[1])
     for name in sorted((theirs.keys() | ours.keys()) - operands):
         one, other = _shown(theirs.get(name)), _shown(ours.get(name))
-        written = [each[name] for each in (theirs, ours) if name in each]
-        if one != other and (len(written) == 2 or not _is_usual(written[0])):
+        sides = ((theirs, node, flows[0]), (ours, mine, flows[1]))
+        alone = [(each[name], of, flow) for each, of, flow in sides if name in each]
+        if one != other and (len(alone) == 2 or not _is_usual(*alone[0])):
             yield f"{name} {other} instead of {one}"
 
 
-def _is_usual(attribute: onnx.AttributeProto) -> bool:
-    """Whether it says what goes without it, though its operator names no default: the size of a weight, steps of 1, no
-    padding."""
-    return attribute.name == "kernel_shape" or set(attribute.ints) == {_USUAL.get(attribute.name)}
+def _is_usual(attribute: onnx.AttributeProto, node: Node, flow: Dataflow) -> bool:
+    """Whether it says what goes without it, in a version of the operator that lacks it or though that names no default:
+    the size of a weight, steps of 1, no padding."""
+    is_plain = attribute.name == "kernel_shape" or set(attribute.ints) == {_USUAL.get(attribute.name)}
+    return is_plain or is_default(attribute, node, flow)
 
 
 def _shown(attribute: onnx.AttributeProto | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from dort_compare.dtypes import HALF
 from dort_compare.measure.noise.extremes import masks
 from dort_compare.trace.spacing import spacing
 
@@ -15,10 +16,11 @@ def shake(value: torch.Tensor, precision: torch.dtype, generator: torch.Generato
     return value.double() + signs * spacing(value, precision)
 
 
-def shake_but_masks(value: torch.Tensor, precision: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The same in the dtype of ``value``, but for what stands for infinity as a mask of -1e9 does.
+def but_for_masks(value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+    """``moved``, but for what stands for infinity in ``value``, as a mask of -1e9 does: an exponential makes 0 of it.
 
-    A rounding of that is 64, of which a softmax makes anything in a row that is hidden whole.
+    A rounding of that is 64, of which a softmax makes anything in a row that is hidden whole. In half precision such a
+    row is anything all the same: scores that one session keeps in float32 are rounded away between two.
     """
-    moved, hidden = shake(value, precision, generator).to(value.dtype), masks(value)
+    hidden = None if value.dtype in HALF else masks(value)
     return moved if hidden is None else torch.where(hidden, value, moved)

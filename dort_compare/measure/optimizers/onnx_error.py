@@ -15,7 +15,7 @@ from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import coarsest, noise_floor
 from dort_compare.measure.noise.moved import Roundings, moved_error, of_one_op
-from dort_compare.measure.noise.shake import shake_but_masks
+from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.optimizers.quantized import Quantized
 from dort_compare.measure.rows import json_number
 from dort_compare.runtime.binding import device_of
@@ -220,7 +220,7 @@ def _shaken(value: torch.Tensor, precision: torch.dtype, generator: torch.Genera
     """Every element moved up or down at random by one rounding to ``precision``."""
     if not value.is_floating_point():
         return value
-    return shake_but_masks(value, precision, generator)
+    return shake(value, precision, generator).to(value.dtype)
 
 
 def _dtypes(model: onnx.ModelProto) -> Mapping[str, torch.dtype]:
