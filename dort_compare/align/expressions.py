@@ -11,6 +11,7 @@ import onnx
 from dort_compare.captures import bodies
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.passages import RESHAPES
+from dort_compare.trace.schemas import plain_domain, schema_of
 
 COMMUTATIVE = frozenset(
     ["Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
@@ -21,8 +22,7 @@ VIEWS = RESHAPES | {"Expand"}
 
 def operator_of(node: Node) -> tuple[str, str]:
     """Domain and type."""
-    domain = node.proto.domain
-    return ("" if domain == "ai.onnx" else domain), node.proto.op_type
+    return plain_domain(node.proto.domain), node.proto.op_type
 
 
 def attributes_of(node: Node, flow: Dataflow) -> Hashable:
@@ -46,7 +46,7 @@ def is_default(attribute: onnx.AttributeProto, node: Node, flow: Dataflow) -> bo
 
 def named_operands(node: Node, flow: Dataflow) -> set[str]:
     """What the operator calls the operands that are there: some of its versions read what is an attribute of others."""
-    schema = _schema(*_versioned(node, flow))
+    schema = schema_of(*_versioned(node, flow))
     return {
         formal.name for formal, name in zip(schema.inputs if schema else (), node.proto.input, strict=False) if name
     }
@@ -54,22 +54,15 @@ def named_operands(node: Node, flow: Dataflow) -> set[str]:
 
 def _versioned(node: Node, flow: Dataflow) -> tuple[str, int, str]:
     domain, op_type = operator_of(node)
-    names = (domain,) if domain else ("", "ai.onnx")
-    return op_type, next((opset.version for opset in flow.proto.opset_import if opset.domain in names), 1), domain
+    versions = (opset.version for opset in flow.proto.opset_import if plain_domain(opset.domain) == domain)
+    return op_type, next(versions, 1), domain
 
 
 @functools.lru_cache(maxsize=1024)
 def _defaults(op_type: str, version: int, domain: str) -> Mapping[str, onnx.AttributeProto]:
-    schema = _schema(op_type, version, domain)
+    schema = schema_of(op_type, version, domain)
     attributes = schema.attributes.items() if schema else ()
     return {name: a.default_value for name, a in attributes if a.default_value.name}
-
-
-def _schema(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
-    try:
-        return onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 def _content(attribute: onnx.AttributeProto) -> bytes:

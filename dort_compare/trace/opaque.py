@@ -10,9 +10,12 @@ import onnx
 
 from dort_compare.captures import bodies
 from dort_compare.trace.held import NOT_HELD, is_held, is_held_name
+from dort_compare.trace.schemas import plain_domain, schema_of
 
-_LABELS = frozenset(["value_string", "value_strings", "values_strings", "classlabels_strings"])
-_TELLING = _LABELS | {"to", "output_dtype", "value", "values_tensor"}
+_TELLING = frozenset([
+    "classlabels_strings", "output_dtype", "to", "value", "value_string", "value_strings", "values_strings",
+    "values_tensor"
+])  # fmt: skip
 """Attributes that say of which type of elements a result is."""
 _MAPPING = frozenset(["cats_strings", "classes_strings"])
 """Attributes of operators that make numbers of strings, and strings of anything else."""
@@ -34,7 +37,7 @@ def opaque_values(model: onnx.ModelProto) -> set[str]:
 
     A model need not say of which type its values are. What is made of operators that ONNX does not know is a tensor.
     """
-    return _opaque_in(model.graph, set(), {_plain(opset.domain): opset.version for opset in model.opset_import})
+    return _opaque_in(model.graph, set(), {plain_domain(opset.domain): opset.version for opset in model.opset_import})
 
 
 def _opaque_in(graph: onnx.GraphProto, outside: Set[str], versions: Versions) -> set[str]:
@@ -53,7 +56,7 @@ def _is_declared(value: onnx.ValueInfoProto) -> bool:
 
 
 def _by_operator(proto: onnx.NodeProto, opaque: Set[str], versions: Versions) -> list[str]:
-    domain = _plain(proto.domain)
+    domain = plain_domain(proto.domain)
     results = _results(proto.op_type, versions.get(domain, 1), domain)
     said = ((name, results[min(slot, len(results) - 1)]) for slot, name in enumerate(proto.output) if results)
     return [name for name, result in said if name and _is_opaque(result, proto, opaque)]
@@ -87,9 +90,8 @@ def _holds_opaque(attribute: onnx.AttributeProto) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _results(op_type: str, version: int, domain: str) -> tuple[_Result, ...]:
     """Of an operator in a domain that ONNX does not know, those of its own of the same name, if there is one."""
-    try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+    schema = schema_of(op_type, version, domain)
+    if schema is None:
         return _results(op_type, onnx.defs.onnx_opset_version(), "") if domain else ()
     types = [operand.type_str for operand in schema.inputs]
     return tuple(_result(formal, types) for formal in schema.outputs)
@@ -102,7 +104,3 @@ def _result(formal: onnx.defs.OpSchema.FormalParameter, types: list[str]) -> _Re
     if len(held) == 1:
         return _Result("held" if held == {True} else "opaque", len(types), alike)
     return _Result("either" if formal.is_homogeneous else "held", len(types), alike)
-
-
-def _plain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain

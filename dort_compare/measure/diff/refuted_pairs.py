@@ -25,8 +25,8 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
 
     All that they lead to agrees again, results included; of what a constant leads to only what was paired by its
     content counts, for what merely reads it was paired by it. What is the same expression of the same values is the
-    same all the same, and so is what departs on a `misleading` pair. Constants that only say in which shape others are
-    shown have done nothing where these have the right shape.
+    same all the same, and so is what departs on a `misleading` pair. What only says in which shape others are shown has
+    done nothing where these have the right shape.
     """
     by_name = _by_second(rows)
     computed = _affected(second, by_name, through=frozenset())
@@ -45,16 +45,16 @@ def effectless(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset
     )
 
 
-def _says_right_shapes(first: Side, second: Side, constant: str, rows: Mapping[str, ValueRow]) -> bool:
-    """Whether a constant does nothing but say shapes, and what is shown in them has the shape of its partner."""
+def _says_right_shapes(first: Side, second: Side, name: str, rows: Mapping[str, ValueRow]) -> bool:
+    """Whether a value does nothing but say shapes, and what is shown in them has the shape of its partner."""
 
     def is_right(node: Node) -> bool:
         row = rows.get(node.results[0])
-        if row is None or node.proto.op_type not in VIEWS or node.operands[0] == constant:
+        if row is None or node.proto.op_type not in VIEWS or node.operands[0] == name:
             return False
         return first.sketches[row.pair.first].shape == second.sketches[row.pair.second].shape
 
-    readers = second.flow.readers.get(constant, ())
+    readers = second.flow.readers.get(name, ())
     return bool(readers) and all(is_right(node) for node, _ in readers)
 
 
