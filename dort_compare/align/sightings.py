@@ -14,6 +14,7 @@ import torch
 from torch import fx, nn
 
 from dort_compare.align.traced_calls import (
+    Identity,
     TracedCall,
     incoming_gradients,
     modules_of,
@@ -40,18 +41,22 @@ class GraphCall:
     root: str
     active: str
 
-    def module(self, identity: int) -> str | None:
-        """The path of the module that stands for the one with this ``id`` when the graph was traced."""
-        name = self.names.get(identity)
+    def module(self, identity: Identity) -> str | None:
+        """The path of the module that stands for the one that was meant when the graph was traced."""
+        name = self.names.get(identity) if isinstance(identity, int) else _below(self.root, identity)
         is_below = name is not None and (not self.root or f"{name}.".startswith(f"{self.root}."))
         if name is None or self.root == self.active or not is_below:
             return name
-        return f"{self.active}.{name[len(self.root) :].strip('.')}".strip(".")
+        return _below(self.active, name[len(self.root) :])
 
     def module_of(self, node: fx.Node) -> str:
         """The path of the innermost module of the model that a node stems from."""
         found = (self.module(identity) for identity in reversed(modules_of(node)))
         return next((name for name in found if name is not None), self.active)
+
+
+def _below(root: str, path: str) -> str:
+    return f"{root}.{path.strip('.')}".strip(".")
 
 
 @dataclass(frozen=True, eq=False)

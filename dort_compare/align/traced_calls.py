@@ -11,12 +11,15 @@ import torch
 from torch import fx
 
 from dort_compare.backends.duplicates import MERGED, PLACE
+from dort_compare.backends.regions import AT_PATH
 from dort_compare.descriptors import by_tangent, saved_values
 from dort_compare.views import history
 
 Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
 
+Identity = int | str
+"""The ``id`` of a module object, or its path below the module that was compiled."""
 Stack = tuple[Level, ...]
 """A call of a module, the last, with those around it."""
 
@@ -25,12 +28,12 @@ Stack = tuple[Level, ...]
 class TracedCall:
     """A call of a module that was traced into a graph.
 
-    ``module`` is the ``id`` of the module object. ``entries`` are the tensors from before the call that are read in it,
+    ``module`` says which module it is. ``entries`` are the tensors from before the call that are read in it,
     ``exits`` those computed in it that an operation after it, or the caller, reads, in order, with the sequence numbers
     that torch gave to their operations. ``depth`` is 0 for a call that no other traced call makes.
     """
 
-    module: int
+    module: Identity
     depth: int
     entries: dict[fx.Node, None] = field(default_factory=dict)
     exits: dict[fx.Node, int] = field(default_factory=dict)
@@ -51,7 +54,7 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
         for stack, meta in _calls_around(node).items():
             here = meta.get(PLACE, place)
             begun[stack] = min(here, begun.get(stack, here))
-            call = found.setdefault(stack, TracedCall(_module_id(stack[-1]), len(stack) - 1))
+            call = found.setdefault(stack, TracedCall(_identity(stack[-1]), len(stack) - 1))
             before = [each for each in _operands(node) if stack not in _calls_around(each)]
             call.entries.update(dict.fromkeys(before))
             outside = {user for user in node.users if stack not in _calls_around(user)}
@@ -67,9 +70,9 @@ def _calls_around(node: fx.Node) -> dict[Stack, Mapping[str, Any]]:
     return {stack[: i + 1]: meta for stack, meta in stacks for i in range(len(stack))}
 
 
-def modules_of(node: fx.Node) -> tuple[int, ...]:
-    """The ``id`` of every module that a node, or its forward node, stems from, the innermost last."""
-    return tuple(_module_id(level) for level in _stack(node.meta) or _stack(node.meta, "fwd_nn_module_stack"))
+def modules_of(node: fx.Node) -> tuple[Identity, ...]:
+    """Every module that a node, or its forward node, stems from, the innermost last."""
+    return tuple(_identity(level) for level in _stack(node.meta) or _stack(node.meta, "fwd_nn_module_stack"))
 
 
 def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
@@ -145,7 +148,9 @@ def _stack(meta: Mapping[str, Any], key: str = "nn_module_stack") -> Stack:
     return tuple((str(call), str(path)) for call, (path, _) in (meta.get(key) or {}).items())
 
 
-def _module_id(level: Level) -> int:
+def _identity(level: Level) -> Identity:
     """0, which no module has, for a name: a program that torch.export has made brings those of its own modules."""
+    if level[0].startswith(AT_PATH):
+        return level[1]
     identity = level[0].partition("@")[0]
     return int(identity) if identity.isdecimal() else 0

@@ -19,6 +19,7 @@ from dort_compare import provenance
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
+from dort_compare.backends.regions import write_out_regions
 from dort_compare.backends.untraceable import fall_back, obstacle
 from dort_compare.backends.written_views import show_inputs
 from dort_compare.log import tracing
@@ -54,6 +55,7 @@ def aot_backend(
         if found := obstacle(graph_module, example_inputs):
             fallbacks.extend(fall_back(options, graph_module, found))
             return graph_module.forward
+        write_out_regions(graph_module)
         # donated activations forbid retain_graph=True; what nobody reads is drawn all the same, as eager draws it
         with (
             functorch_config.patch(donated_buffer=False),

@@ -85,7 +85,8 @@ class Tracing:
 
         def run(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
             def shown(node: fx.Node, value: torch.Tensor) -> None:
-                self._matches.settle_within([names.get(module) for module in modules_of(node)], node, value)
+                paths = [each if isinstance(each, str) else names.get(each) for each in modules_of(node)]
+                self._matches.settle_within(paths, node, value)
                 see(node, value)
 
             return run_watched(graph_module, arguments, shown)
