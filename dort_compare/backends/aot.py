@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
 
 from dort_compare import provenance
+from dort_compare.backends.expanded import expand
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
@@ -24,6 +25,7 @@ from dort_compare.backends.untraceable import fall_back, obstacle
 from dort_compare.backends.written_views import show_inputs
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
+from dort_compare.lowering.decompositions import Decomposition
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.margin_loss import right_margin_loss
 from dort_compare.lowering.torch_export import export_with_torch
@@ -64,7 +66,7 @@ def aot_backend(
             right_margin_loss(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
-            traced = told.around(_agreed(compiler))
+            traced = told.around(_agreed(compiler, table))
             backend = aot_autograd(
                 fw_compiler=functools.partial(traced, phase="forward"),
                 bw_compiler=functools.partial(traced, phase="backward"),
@@ -77,7 +79,7 @@ def aot_backend(
     return compile_graph
 
 
-def _agreed(compiler: GraphCompiler) -> GraphCompiler:
+def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> GraphCompiler:
     """``compiler``, and what AOTAutograd is to know of it: that no activations are donated, which it asks for in each
     backward pass too, and where the views of inputs lie that a graph writes."""
 
@@ -89,6 +91,7 @@ def _agreed(compiler: GraphCompiler) -> GraphCompiler:
             context.fw_metadata.bw_donated_idxs = []
             if phase != "backward":
                 show_inputs(graph_module, context.fw_metadata)
+        expand(graph_module, table)
         return compiler(graph_module, example_inputs, phase=phase)
 
     return compile_graph

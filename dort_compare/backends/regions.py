@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
+from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.provenance import dotted_path
 
 AT_PATH = "at:"
@@ -35,8 +35,8 @@ def _write_out_in(graph_module: fx.GraphModule, sources: Mapping[str, str]) -> N
         if isinstance(nested, fx.GraphModule):
             _write_out_in(nested, sources)
     calls = graph_module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.invoke_subgraph)
-    for call in filter(_gives_values, calls):
-        _write_out(graph_module, call, sources)
+    for call in calls:
+        _write_out(call, sources)
     if calls:
         graph_module.delete_all_unused_submodules()
         graph_module.recompile()
@@ -49,16 +49,11 @@ def _source(node: fx.Node) -> str:
 
 
 def _region(call: fx.Node) -> fx.GraphModule:
-    region = operator.attrgetter(str(_holder(call).target))(call.graph.owning_module)
-    assert isinstance(region, fx.GraphModule)
-    return region
-
-
-def _holder(call: fx.Node) -> fx.Node:
-    """The ``get_attr`` of the region."""
     holder = call.args[0]
     assert isinstance(holder, fx.Node)
-    return holder
+    region = operator.attrgetter(str(holder.target))(call.graph.owning_module)
+    assert isinstance(region, fx.GraphModule)
+    return region
 
 
 def _given(call: fx.Node) -> dict[fx.Node, Any]:
@@ -66,38 +61,12 @@ def _given(call: fx.Node) -> dict[fx.Node, Any]:
     return dict(zip(_region(call).graph.find_nodes(op="placeholder"), call.args[2:], strict=True))
 
 
-def _gives_values(call: fx.Node) -> bool:
-    """Whether all that a call returns are values of graphs, and all that is read of it are those."""
-    given, returned = _given(call), _region(call).graph.output_node().args[0]
-    assert isinstance(returned, Sequence)
-    are_values = all(isinstance(value, fx.Node) and isinstance(given.get(value, value), fx.Node) for value in returned)
-    return are_values and all(reader.target is operator.getitem for reader in call.users)
-
-
-def _write_out(graph_module: fx.GraphModule, call: fx.Node, sources: Mapping[str, str]) -> None:
-    region, values = _region(call), _given(call)
-    placeholders = set(values)
-    moves = _moves((sources.get(name.name, ""), sources.get(str(given), "")) for name, given in values.items())
-    with graph_module.graph.inserting_before(call):
-        results: Any = graph_module.graph.graph_copy(region.graph, values)
-    for copy in (copy for node, copy in values.items() if node not in placeholders):
-        copy.meta[_STACK] = _stack(copy.meta.get(_STACK) or {}, call.meta.get(_STACK) or {}, moves)
-        if copy.op == "get_attr":
-            _hold(graph_module, copy, operator.attrgetter(str(copy.target))(region))
-    for reader in list(call.users):
-        reader.replace_all_uses_with(results[reader.args[1]])
-        graph_module.graph.erase_node(reader)
-    holder = _holder(call)
-    graph_module.graph.erase_node(call)
-    if not holder.users:
-        graph_module.graph.erase_node(holder)
-
-
-def _hold(graph_module: fx.GraphModule, copy: fx.Node, held: object) -> None:
-    """Has a graph hold what a copied node takes from its own graph, under a name that is free there."""
-    names = (f"{copy.name}_{number}" for number in itertools.count())
-    copy.target = next(name for name in names if not hasattr(graph_module, name))
-    setattr(graph_module, copy.target, held)
+def _write_out(call: fx.Node, sources: Mapping[str, str]) -> None:
+    given = _given(call)
+    moves = _moves((sources.get(name.name, ""), sources.get(str(each), "")) for name, each in given.items())
+    around = call.meta.get(_STACK) or {}
+    for copy in put_in_place(call, _region(call), given):
+        copy.meta[_STACK] = _stack(copy.meta.get(_STACK) or {}, around, moves)
 
 
 def _moves(sources: Iterable[tuple[str, str]]) -> _Moves:

@@ -16,16 +16,17 @@ prims = torch.ops.prims
 
 
 @lowering(aten._to_copy.default, prims.convert_element_type.default, aten.clone.default, prims.clone.default)
-def to_copy(op: Builder, x: ir.Value, *_: Any, **__: Any) -> ir.Value:
+def to_copy(op: Builder, x: ir.Value | float, *_: Any, **__: Any) -> ir.Value:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, ...) -> Tensor
 
     Integers wrap around; a float that no integer holds becomes what the processor makes of it, as in torch.
     """
-    return op.cast(x, op.result.dtype)
+    return op.const(x, op.result.dtype)
 
 
 @lowering(
     aten.detach.default,
+    aten.detach_copy.default,
     aten.alias.default,
     aten.lift_fresh.default,
     aten.lift_fresh_copy.default,

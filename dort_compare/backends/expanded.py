@@ -1,0 +1,163 @@
+"""Higher-order operators in plain ones: flex attention by its definition, loops by their rounds."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._C import DispatchKey
+from torch._guards import detect_fake_mode
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dort_compare.backends.graph_copies import put_in_place
+from dort_compare.dtypes import is_floating_tensor
+from dort_compare.errors import one_line
+from dort_compare.provenance import described
+from dort_compare.unset import UNSET
+
+MOST_NODES = 2**13
+"""Of a loop that is spelled out."""
+_ORIGIN = ("nn_module_stack", "fwd_nn_module_stack", "stack_trace", "seq_nr", "partitioner_tag", "autograd_backward")
+"""What says, in the ``meta`` of a node, where it comes from: torch knows it of the operator, not of what is in it."""
+_LOG = logging.getLogger("dort_compare.backends")
+_Table = Mapping[Any, Callable[..., Any]]
+
+aten = torch.ops.aten
+higher_order = torch.ops.higher_order
+
+
+def expand(graph_module: fx.GraphModule, decompositions: _Table) -> None:
+    """Puts plain operators in the place of the higher-order ones that have a definition in them.
+
+    Those whose course the data decide on (``cond``, ``while_loop``) stay, and so do loops of a length that is not known
+    or that come to more than ``MOST_NODES``, and what torch cannot trace.
+    """
+    calls = [node for node in graph_module.graph.nodes if _can_be_expanded(node)]
+    for call in calls:
+        try:
+            traced = _definition_of(call, decompositions)
+        except Exception as problem:  # noqa: BLE001  (whatever it is, the call can run as it stands)
+            _LOG.debug("%s is not spelled out: %s", described(call), one_line(problem))
+            continue
+        copies = _put_in_place(call, traced)
+        calls += [copy for copy in copies if _can_be_expanded(copy)]
+    if calls:
+        graph_module.delete_all_unused_submodules()
+        graph_module.recompile()
+
+
+def _can_be_expanded(node: fx.Node) -> bool:
+    if node.target not in _LOOPS:
+        return node.target in _DENSE
+    rounds = _rounds(node)
+    nodes = sum(len(body.graph.nodes) for body in _bodies(node).values())
+    return isinstance(rounds, int) and 0 < rounds * nodes <= MOST_NODES
+
+
+def _rounds(loop: fx.Node) -> int | torch.SymInt:
+    """As many as there are rows in what the loop goes along."""
+    xs: Any = loop.args[2] if loop.target is higher_order.scan else loop.args[1]
+    return xs[0].meta["val"].shape[0] if xs else 0
+
+
+def _bodies(call: fx.Node) -> dict[fx.Node, fx.GraphModule]:
+    """The graphs that a call takes."""
+    read = [node for node in call.all_input_nodes if node.op == "get_attr"]
+    held = [(node, operator.attrgetter(str(node.target))(call.graph.owning_module)) for node in read]
+    return {node: each for node, each in held if isinstance(each, fx.GraphModule)}
+
+
+def _definition_of(call: fx.Node, decompositions: _Table) -> fx.GraphModule:
+    """What a call does, as a graph of plain operators that takes what ``_operands`` names."""
+    bodies, operands = _bodies(call), _operands(call)
+
+    def compute(*values: Any) -> Any:
+        known = {**bodies, **dict(zip(operands, values, strict=True))}
+        args, kwargs = fx.map_arg((call.args, call.kwargs), known.__getitem__)
+        return _function(call.target)(*args, **kwargs)
+
+    traced = _traced(compute, [_asking(node.meta["val"]) for node in operands], decompositions)
+    _spare_unset_memory(traced.graph)
+    return traced
+
+
+def _operands(call: fx.Node) -> list[fx.Node]:
+    bodies = _bodies(call)
+    return [node for node in call.all_input_nodes if node not in bodies]
+
+
+def _put_in_place(call: fx.Node, traced: fx.GraphModule) -> list[fx.Node]:
+    given = dict(zip(traced.graph.find_nodes(op="placeholder"), _operands(call), strict=True))
+    origin = {key: call.meta[key] for key in _ORIGIN if key in call.meta}
+    copies = put_in_place(call, traced, given)
+    for copy in copies:
+        copy.meta.update(origin)
+    return copies
+
+
+def _asking(value: Any) -> Any:
+    """Torch leaves out the gradients by tensors that ask for none."""
+    return value.detach().requires_grad_() if is_floating_tensor(value) else value
+
+
+def _traced(compute: Callable[..., Any], operands: Sequence[Any], decompositions: _Table) -> fx.GraphModule:
+    """The plain operators of ``compute``, none of which writes."""
+    mode = detect_fake_mode(operands)
+    assert mode is not None
+    table = {**decompositions, torch.ops.flex_lib.zeros_and_scatter.default: _scattered}
+    with mode, torch.no_grad():
+        writing = make_fx(compute)(*operands)
+        return make_fx(functionalize(writing, remove="mutations"), decomposition_table=table)(*operands)
+
+
+def _spare_unset_memory(graph: fx.Graph) -> None:
+    """Takes what is copied into new memory for a copy; nobody is to look at what that memory held before."""
+    unset: set[Any] = set()
+    for node in graph.nodes:
+        if node.target in UNSET or (node.target is aten.copy.default and unset.issuperset(node.all_input_nodes)):
+            unset.add(node)
+        elif node.target is aten.copy.default and node.args[0] in unset:
+            node.target, node.args, node.kwargs = aten._to_copy.default, (node.args[1],), {}
+    graph.eliminate_dead_code()
+
+
+# Definitions, of the arguments of the operators.
+
+
+def _function(target: Any) -> Callable[..., Any]:
+    return _LOOPS[target] if target in _LOOPS else target.py_kernels[DispatchKey.CompositeExplicitAutograd]
+
+
+def _scan(combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    carried, rows = list(init), []
+    for row in _rows(xs):
+        found = combine(*carried, *row, *others)
+        carried = list(found[: len(init)])
+        rows.append(found[len(init) :])
+    return carried + _stacked(rows)
+
+
+def _map(function: Callable[..., Any], xs: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    return _stacked([function(*row, *others) for row in _rows(xs)])
+
+
+def _rows(xs: Sequence[Any]) -> list[Any]:
+    return list(zip(*(x.unbind(0) for x in xs), strict=True))
+
+
+def _stacked(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _scattered(shape: Sequence[int], indices: Sequence[Any], values: Any) -> Any:
+    return aten.index_put.default(values.new_zeros(shape), indices, values, True)
+
+
+_LOOPS: dict[Any, Callable[..., Any]] = {higher_order.scan: _scan, higher_order.map_impl: _map}
+_DENSE = {higher_order.flex_attention, higher_order.flex_attention_backward}
+"""Of which torch has an implementation in plain operators."""

@@ -1,0 +1,179 @@
+"""Loops and flex attention run in ONNX Runtime operator by operator; what the data decide on runs in eager torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.flex_attention as flex
+from torch import Tensor, nn
+from torch._higher_order_ops import map as map_rows
+from torch._higher_order_ops import scan
+
+from dort_compare import DebugBackend, Report, compare
+from dort_compare.backends import expanded
+from dort_compare.lowering import registered, registry
+
+THIS = Path(__file__).name
+
+
+class Recurrent(nn.Module):
+    """The parameters are captured, the sequence is read from its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given, self.hidden = nn.Linear(3, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        def step(hidden: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = torch.tanh(self.given(row) + self.hidden(hidden)).to(hidden.dtype)
+            return hidden, hidden * 2
+
+        return scan(step, torch.zeros(x.shape[1], 4), x, dim=0, reverse=True)
+
+
+class OfRows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return map_rows(lambda row, factor: (row * factor).sin(), x, self.factor)  # type: ignore[arg-type]
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Tensor) -> Any:
+        def step(sum_before: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            found: Tensor = map_rows(lambda row, factor: (row * factor).sin(), rows, self.factor)  # type: ignore[arg-type]
+            return sum_before + found.sum(0), found.exp()
+
+        return scan(step, torch.zeros(3), x, dim=0)
+
+
+LOOPS: dict[str, type[nn.Module]] = {"scan": Recurrent, "map": OfRows, "map in scan": Nested}
+ROUNDS = {Recurrent: 5, OfRows: 5, Nested: 10}
+"""For an input of 5 x 2 x 3."""
+
+
+def causal(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    return row >= column
+
+
+class Attention(nn.Module):
+    """Grouped heads, capped scores with a bias that is learned, and a causal mask."""
+
+    def __init__(self, with_mask: bool = True) -> None:
+        super().__init__()
+        self.projection = nn.Linear(8, 32)
+        self.bias = nn.Parameter(torch.randn(4, 16))
+        self.with_mask = with_mask
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        length = x.shape[1]
+        query, key, value = self.projection(x).view(2, length, 8, 4).transpose(1, 2).split([4, 2, 2], 1)
+        mask = flex.create_block_mask(causal, None, None, length, length, device="cpu") if self.with_mask else None
+
+        def capped(score: Tensor, _: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return torch.tanh(score / 5) * 5 + self.bias[head, (row - column).abs()]
+
+        return flex.flex_attention(query, key, value, capped, mask, enable_gqa=True, return_lse=True)
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request: pytest.FixtureRequest) -> nn.Module:
+    torch.manual_seed(0)
+    return LOOPS[request.param]()
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(1))
+
+
+def agrees(model: nn.Module, x: Tensor, **options: Any) -> Report:
+    """Every value of a model without anything in eager torch."""
+    report = compare(model, (x,), backward=True, **options)
+    assert report.verdict == "agree", report
+    assert not report.fallbacks
+    assert {row.status for row in report.rows} == {"ok"}
+    return report
+
+
+def test_every_round_of_a_loop_is_compared(loop: nn.Module, x: Tensor) -> None:
+    report = agrees(loop, x.requires_grad_())
+    assert {row.phase for row in report.rows} == {"forward", "backward"}
+    of_rounds = [row for row in report.rows if row.target in ("aten.tanh.default", "aten.sin.default")]
+    assert len([row for row in of_rounds if row.phase == "forward"]) == ROUNDS[type(loop)]
+    assert all(THIS in row.source for row in report.rows)
+
+
+def test_loops_in_half_precision(loop: nn.Module, x: Tensor) -> None:
+    agrees(loop, x, autocast=torch.bfloat16)
+
+
+def test_the_fast_backend_runs_loops(loop: nn.Module, x: Tensor) -> None:
+    expected, got = (call(x) for call in (loop, torch.compile(loop, backend="dort", options={"fallback": False})))
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_fault_is_told_in_its_round(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    tanh = registered()[torch.ops.aten.tanh.default]
+    table: dict[Any, Any] = registry._TABLE
+
+    def wrong(op: Any, value: Any) -> Any:
+        result = tanh(op, value)
+        return op.Mul(result, 1.01) if op._node.name == "tanh_2" else result
+
+    monkeypatch.setitem(table, torch.ops.aten.tanh.default, wrong)
+    torch.manual_seed(0)
+    report = compare(Recurrent(), (x,))
+    assert [cause.fx_node for cause in report.causes] == ["tanh_2"]
+
+
+@pytest.mark.parametrize("with_mask", [True, False])
+def test_flex_attention_runs_by_its_definition(with_mask: bool) -> None:
+    torch.manual_seed(0)
+    report = compare(Attention(with_mask), (torch.randn(2, 16, 8),))
+    assert report.verdict == "agree", report
+    assert not report.fallbacks
+    assert "aten._softmax.default" in {row.target for row in report.rows}
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_gradient_of_flex_attention(autocast: torch.dtype | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch (2.13) refuses it on the CPU, where its definition works all the same."""
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+    torch.manual_seed(0)
+    report = agrees(Attention(), torch.randn(2, 16, 8), autocast=autocast)
+    assert "bias" in {row.name for row in report.outputs if row.kind == "gradient"}
+
+
+@pytest.mark.parametrize("most", [10, expanded.MOST_NODES])
+def test_a_loop_of_many_nodes_runs_in_eager_torch(most: int, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expanded, "MOST_NODES", most)
+    report = compare(OfRows(), (x,))
+    assert report.verdict == "agree"
+    assert [fallback.target for fallback in report.fallbacks] == (["torch.ops.higher_order.map_impl"] * (most == 10))
+
+
+def test_a_loop_of_unknown_length_runs_in_eager_torch(x: Tensor) -> None:
+    report = compare(OfRows(), (x,), dynamic=True)
+    assert report.verdict == "agree"
+    assert [fallback.target for fallback in report.fallbacks] == ["torch.ops.higher_order.map_impl"]
+
+
+def test_what_cannot_be_traced_runs_in_eager_torch(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> Any:
+        raise RuntimeError("not today")
+
+    monkeypatch.setitem(expanded._LOOPS, torch.ops.higher_order.map_impl, refuses)
+    backend = DebugBackend()
+    model = OfRows()
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+    assert [fallback.target for fallback in backend.fallbacks] == ["torch.ops.higher_order.map_impl"]
