@@ -86,6 +86,7 @@ COPIES = (
     ),
     Row(prims.clone.default, (), few_elements),
     Row(aten.detach.default, (), elements),
+    Row(aten.detach_copy.default, (), elements),
     Row(aten.alias.default, (), elements),
     Row(aten.lift_fresh.default, (), elements),
     Row(aten.lift_fresh_copy.default, (), elements),
