@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import onnx_ir as ir
 import onnxruntime as ort
@@ -131,7 +132,8 @@ def _calls(graph_module: fx.GraphModule) -> int:
 def _refuse_foreign(graph_module: fx.GraphModule) -> None:
     """Refuses a graph that lowerings from elsewhere take part in, whose source is not in the key."""
     lowerings = registered()
-    for node in graph_module.graph.nodes:
+    graphs = (module.graph for module in graph_module.modules() if isinstance(module, fx.GraphModule))
+    for node in chain.from_iterable(graph.nodes for graph in graphs):
         function = lowerings.get(node.target) if node.op == "call_function" else None
         if function is not None and not function.__module__.startswith("dort_compare."):
             raise UnkeyedError(f"{target_name(node)} has a lowering in {function.__module__}")

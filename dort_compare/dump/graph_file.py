@@ -25,17 +25,28 @@ _GETITEM = "operator.getitem"
 def graph_text(graph_module: fx.GraphModule) -> tuple[str, dict[str, torch.Tensor]]:
     """The graph as JSON, and its constants by the names of the nodes that read them.
 
-    Raises UnsupportedGraphError for what JSON cannot hold: nested graphs, custom objects among the arguments.
+    Raises UnsupportedGraphError for what JSON cannot hold, such as custom objects among the arguments.
     """
     constants: dict[str, torch.Tensor] = {}
+    nodes = _nodes(graph_module, constants, "")
+    lines = ",\n".join(json.dumps(node, allow_nan=False) for node in nodes)
+    return f'{{"nodes": [\n{lines}\n]}}\n', constants
+
+
+def _nodes(graph_module: fx.GraphModule, constants: dict[str, torch.Tensor], within: str) -> list[Json]:
+    """The nodes of a graph as JSON; ``constants`` grows by what they read, by names that begin with ``within``."""
     names: dict[str, str] = {}
     nodes = []
     for node in graph_module.graph.nodes:
         data: dict[str, Json] = {"op": node.op, "name": node.name}
         if node.op == "get_attr":
-            name = data["constant"] = names.setdefault(str(node.target), node.name)
-            constants[name] = _constant(graph_module, node)
-            node.meta.setdefault("val", constants[name])
+            held = operator.attrgetter(str(node.target))(graph_module)
+            if isinstance(held, fx.GraphModule):
+                data["graph"] = {"nodes": _nodes(held, constants, f"{within}{node.name}:")}
+            else:
+                name = data["constant"] = names.setdefault(str(node.target), within + node.name)
+                constants[name] = _constant(node, held)
+                node.meta.setdefault("val", held)
         elif node.op == "call_function":
             data["target"] = target_name(node)
         elif node.op not in ("placeholder", "output"):
@@ -44,12 +55,10 @@ def graph_text(graph_module: fx.GraphModule) -> tuple[str, dict[str, torch.Tenso
             data["args"] = [encoded(argument) for argument in node.args]
             data["kwargs"] = {name: encoded(argument) for name, argument in node.kwargs.items()}
         nodes.append(data | encoded_meta(node))
-    lines = ",\n".join(json.dumps(node, allow_nan=False) for node in nodes)
-    return f'{{"nodes": [\n{lines}\n]}}\n', constants
+    return nodes
 
 
-def _constant(graph_module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
-    value = operator.attrgetter(str(node.target))(graph_module)
+def _constant(node: fx.Node, value: object) -> torch.Tensor:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         raise UnsupportedGraphError(f"FX node {node.name} is a nested {type(value).__name__}, which a dump cannot hold")
     return value
@@ -63,13 +72,9 @@ def read_graph(
     Raises DumpError for a target that ``find_target`` does not know; KeyError, TypeError, ValueError, AttributeError,
     RuntimeError or RecursionError for what ``graph_text`` would not have written.
     """
-    reader = _Reader(constants, find_target, place)
     with FakeTensorMode():
-        for data in json.loads(text, parse_constant=_refuse_number)["nodes"]:
-            reader.add(data)
-    if not reader.is_complete:
-        raise ValueError("the graph has no output")
-    return _LazyGraphModule(reader.root, reader.graph)
+        data = json.loads(text, parse_constant=_refuse_number)
+        return _Reader(constants, find_target, place).graph_module(data["nodes"])
 
 
 def _refuse_number(name: str) -> None:
@@ -86,6 +91,13 @@ class _Reader:
         self.nodes: dict[str, fx.Node] = {}
         self.is_complete = False
 
+    def graph_module(self, nodes: list[Json]) -> fx.GraphModule:
+        for data in nodes:
+            self.add(data)
+        if not self.is_complete:
+            raise ValueError("the graph has no output")
+        return _LazyGraphModule(self.root, self.graph)
+
     def add(self, data: dict[str, Json]) -> None:
         op, name = data["op"], data["name"]
         if self.is_complete or not isinstance(name, str) or not name.isidentifier() or name in self.nodes:
@@ -101,6 +113,10 @@ class _Reader:
     def _target(self, op: str, name: str, data: dict[str, Json]) -> Any:
         if op == "call_function":
             return self._function(name, data["target"])
+        if op == "get_attr" and "graph" in data:
+            nested = _Reader(self.constants, self.find_target, self.place).graph_module(data["graph"]["nodes"])
+            self.root.add_module(f"graph_{name}", nested)
+            return f"graph_{name}"
         if op == "get_attr":
             attribute = f"constant_{data['constant']}"
             if not hasattr(self.root, attribute):

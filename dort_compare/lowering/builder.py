@@ -42,11 +42,17 @@ class Builder:
         self._constants: dict[tuple[object, ...], ir.Value] = {}
         self._infer = Inference()
         self._node: fx.Node
+        self._provenance: Provenance
         self._metadata: dict[str, str] = {}
+
+    @property
+    def entered(self) -> tuple[fx.Node, Provenance]:
+        """What ``enter`` was last called with."""
+        return self._node, self._provenance
 
     def enter(self, node: fx.Node, provenance: Provenance) -> None:
         """What is written from now on belongs to ``node``."""
-        self._node = node
+        self._node, self._provenance = node, provenance
         self._metadata = provenance.metadata()
         self._made = set()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -13,6 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
 from dort_compare.checks import check_of
+from dort_compare.dtypes import HALF
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
@@ -90,10 +93,13 @@ class Walk:
 
     def _attribute(self, node: fx.Node) -> None:
         constant = operator.attrgetter(str(node.target))(self.graph_module)
+        if isinstance(constant, fx.GraphModule):
+            self.values[node] = functools.partial(_results, self, constant)
+            return
         if not isinstance(constant, torch.Tensor):
             raise MissingLoweringError(f"a nested {type(constant).__name__}", node.name, provenance.source_line(node))
         node.meta.setdefault("val", constant)
-        value = self.builder.initializer_of(constant, node.name)
+        value = self.builder.initializer_of(constant, self._name_of_constant(node))
         self.stamp(value, node, constant)
         self.values[node] = value
 
@@ -102,7 +108,7 @@ class Walk:
             self.values[node] = self._element(node, *node.args)
             return
         function = self.lowerings[node.target]  # type: ignore[index]
-        self.builder.enter(node, Provenance.of(node, self.phase))
+        self._enter(node)
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.get)
         result = function(self.builder, *args, **kwargs)
         if isinstance(result, tuple):
@@ -119,7 +125,7 @@ class Walk:
                 f"result {position} of {provenance.target_name(producer)} (FX node {producer.name}) is not computed"
             )
         if "val" in value.meta:
-            self.builder.enter(node, Provenance.of(node, self.phase))
+            self._enter(node)
             value = self.builder.Identity(value)
         return self._named(node, value, node.meta["val"])
 
@@ -128,7 +134,6 @@ class Walk:
         return value if self.builder.made(value) else self.builder.Identity(value)
 
     def _named(self, node: fx.Node, value: ir.Value, meta: Any) -> ir.Value:
-        value.name = node.name
         self._check(value, node, meta)
         self.stamp(value, node, meta)
         producer = value.producer()
@@ -141,7 +146,17 @@ class Walk:
         value.type = ir.TensorType(_dtype(meta))
         value.shape = _shape(meta)
         value.meta["val"] = meta
+        self._identify(value, node)
+
+    def _enter(self, node: fx.Node) -> None:
+        self.builder.enter(node, Provenance.of(node, self.phase))
+
+    def _identify(self, value: ir.Value, node: fx.Node) -> None:
+        value.name = node.name
         value.metadata_props.update(Provenance.of(node, self.phase).metadata())
+
+    def _name_of_constant(self, node: fx.Node) -> str:
+        return node.name
 
     def _check(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
         expected, shape = _dtype(meta), _shape(meta)
@@ -149,6 +164,60 @@ class Walk:
             raise LoweringError(f"{provenance.described(node)} became {value.dtype}, torch computes {expected}")
         if value.shape is not None and not _compatible(value.shape, shape):
             raise LoweringError(f"{provenance.described(node)} became shape {value.shape}, torch computes {shape}")
+
+
+class _InnerWalk(Walk):
+    """Writes a graph that an FX node takes, a branch say, as a part of that; its values stand for no FX node."""
+
+    def __init__(self, graph_module: fx.GraphModule, around: Walk, operands: Sequence[Any]) -> None:
+        self.graph_module = graph_module
+        self.phase, self.graph, self.builder = around.phase, around.graph, around.builder
+        self.lowerings = around.lowerings
+        self.values = dict(zip(graph_module.graph.find_nodes(op="placeholder"), operands, strict=True))
+        self._provenance = self.builder.entered[1]
+        for node, value in self.values.items():
+            if isinstance(value, ir.Value) and "val" not in value.meta:
+                self.stamp(value, node, node.meta["val"])
+
+    def results(self) -> list[Any]:
+        """What the graph returns: ONNX values, and None."""
+        self._refuse_missing()
+        for node in self.graph_module.graph.nodes:
+            if node.op not in ("placeholder", "output"):
+                self.visit(node)
+        returned = self.graph_module.graph.output_node().args[0]
+        returned = returned if isinstance(returned, (tuple, list)) else (returned,)
+        return [fx.map_arg(each, self.values.__getitem__) for each in returned]
+
+    def visit(self, node: fx.Node) -> None:
+        """Raises UnsupportedGraphError for a check too, which the runtime reads of whole graphs alone."""
+        if check_of(node):
+            raise self.builder.unsupported("a check in a graph that it takes")
+        super().visit(node)
+
+    def stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
+        """Raises UnsupportedGraphError for half precision: nobody asks ONNX Runtime for its kernels in here."""
+        super().stamp(value, node, meta)
+        if dtype_of(meta) in HALF:
+            raise self.builder.unsupported("half precision in a graph that it takes")
+
+    def _enter(self, node: fx.Node) -> None:
+        self.builder.enter(node, self._provenance)
+
+    def _identify(self, value: ir.Value, node: fx.Node) -> None:
+        pass
+
+    def _name_of_constant(self, node: fx.Node) -> str:
+        return self.builder.new_name(node.name)
+
+
+def _results(around: Walk, graph_module: fx.GraphModule, *operands: Any) -> list[Any]:
+    """What a graph that the current FX node takes computes of its operands, written where the builder writes."""
+    entered = around.builder.entered
+    try:
+        return _InnerWalk(graph_module, around, operands).results()
+    finally:
+        around.builder.enter(*entered)
 
 
 def foreign_kind(value: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -60,6 +61,25 @@ class Interpreter(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return super().call_function(reproducible(target), args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return runnable(super().get_attr(target, args, kwargs))
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A graph that an operator takes. Called, it runs on torch's kernels; no code is made of it, as it would be if the
+    graph itself were called: it may come from somebody else."""
+
+    graph_module: fx.GraphModule
+
+    def __call__(self, *operands: Any) -> Any:
+        return Interpreter(self.graph_module).run(*operands)
+
+
+def runnable(held: Any) -> Any:
+    """What a graph holds as its operators are to take it."""
+    return Nested(held) if isinstance(held, fx.GraphModule) else held
 
 
 @torch.no_grad()

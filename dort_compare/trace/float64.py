@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.scalars import is_number, unbacked_symbols
-from dort_compare.trace.eager import Interpreter, reproducible
+from dort_compare.trace.eager import Interpreter, Nested, reproducible
 
 aten = torch.ops.aten
 
@@ -45,13 +45,16 @@ class Float64(Interpreter):
         That stands, in its own dtype, where the data decide on a size, which rounding may change, and where float64
         comes to nothing.
         """
-        self.node = node
         if node.op == "call_function" and _decides_on_a_size(node):
             return expected
         try:
             return self.run_node(node)
         except REFUSALS:
             return expected
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.node = n
+        return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
@@ -99,4 +102,6 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
 def _raised(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float64 if value.is_floating_point else value
+    if isinstance(value, Nested):
+        return Float64(value.graph_module).run
     return value.double() if is_floating_tensor(value) else value

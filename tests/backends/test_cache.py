@@ -191,6 +191,8 @@ def test_what_is_not_cached_says_why(log, cache_folder, monkeypatch, tmp_path):
     monkeypatch.setitem(registry._TABLE, aten.sin.default, not_ours)
     results(torch.sin, torch.ones(2, dtype=torch.int64))
     assert any("aten.sin.default has a lowering in test_cache" in line for line in log())
+    results(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), torch.ones(3))
+    assert "aten.sin.default has a lowering in test_cache" in log()[-1]
     results(torch.cos, torch.ones(2, dtype=torch.int64), options={"dump": tmp_path})
     assert not cache_folder.exists()
 

@@ -213,11 +213,10 @@ def test_what_torch_calls_core_is_found() -> None:
 # What cannot be written.
 
 
-def test_a_nested_graph_is_there_as_text_with_the_reason(tmp_path: Path) -> None:
+def test_a_module_is_there_as_text_with_the_reason(tmp_path: Path) -> None:
     graph = fx.Graph()
     graph.output(graph.get_attr("inner"))
-    inner = fx.symbolic_trace(nn.Identity())
-    module = fx.GraphModule({"inner": inner}, graph)
+    module = fx.GraphModule({"inner": nn.Identity()}, graph)
     with pytest.raises(DumpError, match="there as text only: FX node inner is a nested Identity"):
         written(tmp_path, module).graph_module(find_target, "cpu")
 

@@ -1,0 +1,180 @@
+"""Branches and loops whose course the data decide on, within ONNX Runtime and from a dump."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops import while_loop
+
+from dort_compare import DebugBackend, compare
+from dort_compare.errors import MissingLoweringError
+from dort_compare.lowering import registered, registry
+from dort_compare.offline import check
+from dort_compare.trace.lockstep import lockstep
+
+aten = torch.ops.aten
+
+
+class Branches(nn.Module):
+    """Of two results, one without dimensions; one holds a constant, the other branches once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def above(x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.norm(self.linear(x)).softmax(-1), (x * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum()
+
+        def below(x: Tensor) -> tuple[Tensor, Tensor]:
+            found = torch.cond(x.min() < -2, lambda x: x.sin(), lambda x: x.exp(), (x,))
+            return torch.zeros_like(x) + found, x.mean()
+
+        first, second = torch.cond(x.sum() > 0, above, below, (x,))
+        return first * second
+
+
+class Loop(nn.Module):
+    """How often it goes round, the data decide on: not at all where all are small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        def goes_on(count: Tensor, x: Tensor) -> Tensor:
+            return (x.abs().max() > 0.1) & (count < 20)
+
+        def step(count: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return count + 1, self.linear(x).tanh() * 0.5
+
+        return while_loop(goes_on, step, (torch.zeros((), dtype=torch.int64), x))
+
+
+INPUTS = {
+    "above": lambda: torch.rand(3, 4) + 0.2,
+    "below": lambda: -torch.rand(3, 4) - 0.2,
+    "far below": lambda: -torch.rand(3, 4) - 2.2,
+    "small": lambda: torch.rand(3, 4) * 0.01,
+}
+
+
+@pytest.fixture(params=[Branches, Loop])
+def model(request: pytest.FixtureRequest) -> nn.Module:
+    torch.manual_seed(0)
+    return request.param()
+
+
+def test_one_model_takes_every_course(model: nn.Module) -> None:
+    backend = DebugBackend(fallback=False)
+    compiled = torch.compile(model, backend=backend)
+    with torch.no_grad():
+        for make in INPUTS.values():
+            x = make()
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+    assert len(backend.graphs) == 1
+
+
+@pytest.mark.parametrize("make", INPUTS.values(), ids=INPUTS)
+def test_what_a_course_comes_to_is_compared(make: Callable[[], Tensor], model: nn.Module, tmp_path: Path) -> None:
+    backward = isinstance(model, Branches)  # torch differentiates no while_loop
+    report = compare(model, (make(),), backward=backward, dump=tmp_path)
+    assert report.verdict == "agree", report
+    assert not report.fallbacks
+    called = {row.target for row in report.rows}
+    assert called & {"torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop"}
+    assert {row.status for row in report.rows} == {"ok"}
+    offline = check(tmp_path)
+    assert offline.verdict == "agree"
+    assert len(offline.rows) == len(report.rows)
+
+
+@pytest.mark.parametrize(("make", "verdict"), [("above", "diverge"), ("below", "agree")])
+def test_a_fault_in_a_branch_departs_where_it_is_taken(
+    make: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    softmax = registered()[aten._softmax.default]
+    table: dict[Any, Any] = registry._TABLE
+    monkeypatch.setitem(table, aten._softmax.default, lambda op, x, *rest: op.Mul(softmax(op, x, *rest), 1.01))
+    torch.manual_seed(0)
+    report = compare(Branches(), (INPUTS[make](),))
+    assert report.verdict == verdict
+    assert {cause.target for cause in report.causes} == ({"torch.ops.higher_order.cond"} if report.causes else set())
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_may_be_symbolic(dynamic: bool | None) -> None:
+    model = Loop()
+    compiled = torch.compile(model, backend=DebugBackend(fallback=False), dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (3, 5, 2):
+            x = torch.rand(rows, 4)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def asserting(x: Tensor) -> Tensor:
+    aten._assert_async.msg((x >= 0).all(), "below 0")
+    return x.exp()
+
+
+@pytest.mark.parametrize(
+    ("branch", "reason"),
+    [
+        (lambda x: x.half().exp().float(), "half precision in a graph that it takes"),
+        (lambda x: torch.nn.functional.dropout(x), "no lowering"),
+        (asserting, "a check in a graph that it takes"),
+    ],
+)
+def test_what_a_branch_cannot_hold_runs_in_eager_torch(branch: Callable[[Tensor], Tensor], reason: str) -> None:
+    backend = DebugBackend()
+    function = lambda x: torch.cond(x.sum() > 0, branch, lambda x: x.sin(), (x * 2,)) + 1  # noqa: E731
+    x = torch.rand(3, 4)
+    results = []
+    for call in (function, torch.compile(function, backend=backend)):
+        torch.manual_seed(0)
+        results.append(call(x))
+    torch.testing.assert_close(results[1], results[0])
+    assert [fallback.reason for fallback in backend.fallbacks] == [reason]
+
+
+def test_what_has_no_lowering_in_a_branch_is_named() -> None:
+    function = lambda x: torch.cond(x.sum() > 0, torch.nn.functional.dropout, lambda x: x.sin(), (x,))  # noqa: E731
+    with pytest.raises(Exception, match=r"no lowering for aten\.native_dropout\.default") as raised:
+        torch.compile(function, backend=DebugBackend(fallback=False))(torch.rand(3))
+    assert isinstance(raised.value.__cause__ or raised.value, (MissingLoweringError, RuntimeError))
+
+
+def test_the_referee_computes_a_branch_in_float64() -> None:
+    """Where it names a dtype itself, too."""
+    backend = DebugBackend(fallback=False)
+    function = lambda x: torch.cond(x.sum() > 0, lambda x: (x / 3).to(torch.float32).exp(), torch.sin, (x,))  # noqa: E731
+    x = torch.rand(3, 4)
+    torch.compile(function, backend=backend)(x)
+    (graph,) = backend.graphs
+    exact = [step.exact for step in lockstep(graph.graph_module, list(graph.runs[0].inputs))][-1]
+    torch.testing.assert_close(exact, (x.double() / 3).exp(), rtol=1e-14, atol=0)
+
+
+def test_no_code_is_made_of_a_graph_in_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(Branches(), (INPUTS["above"](),), dump=tmp_path)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("code was made of a graph")
+
+    monkeypatch.setattr(torch.fx.GraphModule, "recompile", refuse)
+    monkeypatch.setattr(torch.fx.Graph, "python_code", refuse)
+    assert check(tmp_path).verdict == "agree"
+
+
+def test_a_graph_within_a_graph_of_a_dump_calls_nothing_else(tmp_path: Path) -> None:
+    compare(Branches(), (INPUTS["above"](),), dump=tmp_path)
+    (path,) = (each for each in tmp_path.rglob("*.json") if '"aten._softmax.default"' in each.read_text())
+    path.write_text(json.dumps(json.loads(path.read_text())).replace("aten._softmax.default", "os.system"))
+    with pytest.raises(Exception, match=r"calls 'os\.system', which graphs of a dump may not call"):
+        check(tmp_path)
