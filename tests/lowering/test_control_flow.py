@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._higher_order_ops import while_loop
 
 from dort_compare import DebugBackend, compare
@@ -17,12 +17,13 @@ from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import registered, registry
 from dort_compare.offline import check
 from dort_compare.trace.lockstep import lockstep
+from dort_compare.trace.replay import Replay
 
 aten = torch.ops.aten
 
 
 class Branches(nn.Module):
-    """Of two results, one without dimensions; one holds a constant, the other branches once more."""
+    """Of two results, one without dimensions; both hold constants, one branches once more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +35,7 @@ class Branches(nn.Module):
 
         def below(x: Tensor) -> tuple[Tensor, Tensor]:
             found = torch.cond(x.min() < -2, lambda x: x.sin(), lambda x: x.exp(), (x,))
-            return torch.zeros_like(x) + found, x.mean()
+            return torch.zeros_like(x) + found, (x * torch.tensor([5.0, 6.0, 7.0, 8.0])).mean()
 
         first, second = torch.cond(x.sum() > 0, above, below, (x,))
         return first * second
@@ -71,6 +72,16 @@ def model(request: pytest.FixtureRequest) -> nn.Module:
     return request.param()
 
 
+@pytest.fixture
+def no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("code was made of a graph")
+
+    monkeypatch.setattr(fx.GraphModule, "recompile", refuse)
+    monkeypatch.setattr(fx.Graph, "python_code", refuse)
+    monkeypatch.setattr(fx.GraphModule, "__call__", refuse)
+
+
 def test_one_model_takes_every_course(model: nn.Module) -> None:
     backend = DebugBackend(fallback=False)
     compiled = torch.compile(model, backend=backend)
@@ -78,7 +89,9 @@ def test_one_model_takes_every_course(model: nn.Module) -> None:
         for make in INPUTS.values():
             x = make()
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
-    assert len(backend.graphs) == 1
+    (graph,) = backend.graphs
+    (node,) = (node for node in graph.onnx_model.graph.node if node.op_type in ("If", "Loop"))
+    assert node.name.startswith(("cond.", "while_loop."))
 
 
 @pytest.mark.parametrize("make", INPUTS.values(), ids=INPUTS)
@@ -150,25 +163,37 @@ def test_what_has_no_lowering_in_a_branch_is_named() -> None:
     assert isinstance(raised.value.__cause__ or raised.value, (MissingLoweringError, RuntimeError))
 
 
-def test_the_referee_computes_a_branch_in_float64() -> None:
-    """Where it names a dtype itself, too."""
+@pytest.fixture
+def branch() -> tuple[fx.GraphModule, Tensor]:
+    """A graph of which one branch names a dtype itself, and its input, above 0."""
     backend = DebugBackend(fallback=False)
-    function = lambda x: torch.cond(x.sum() > 0, lambda x: (x / 3).to(torch.float32).exp(), torch.sin, (x,))  # noqa: E731
+    third = lambda x: torch.full_like(x, 1 / 3, dtype=torch.float32) * x  # noqa: E731
+    function = lambda x: torch.cond(x.sum() > 0, third, torch.sin, (x,))  # noqa: E731
     x = torch.rand(3, 4)
     torch.compile(function, backend=backend)(x)
-    (graph,) = backend.graphs
-    exact = [step.exact for step in lockstep(graph.graph_module, list(graph.runs[0].inputs))][-1]
-    torch.testing.assert_close(exact, (x.double() / 3).exp(), rtol=1e-14, atol=0)
+    return backend.graphs[0].graph_module, x
 
 
-def test_no_code_is_made_of_a_graph_in_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_referee_computes_a_branch_in_float64(branch: tuple[fx.GraphModule, Tensor]) -> None:
+    graph_module, x = branch
+    exact = [step.exact for step in lockstep(graph_module, [x])][-1]
+    torch.testing.assert_close(exact, x.double() / 3, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("in_float64", [True, False])
+def test_a_branch_is_run_again(in_float64: bool, branch: tuple[fx.GraphModule, Tensor], no_code: None) -> None:
+    graph_module, x = branch
+    (node,) = graph_module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
+    condition, (operand,) = node.args[0], node.args[3]
+    again = Replay({condition.name: torch.tensor(True), operand.name: x}).value(*node.users, in_float64=in_float64)
+    assert again is not None
+    expected = x.double() / 3 if in_float64 else x * torch.tensor(1 / 3)
+    torch.testing.assert_close(again, expected, rtol=1e-14, atol=0)
+
+
+def test_no_code_is_made_of_a_graph_in_a_dump(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     compare(Branches(), (INPUTS["above"](),), dump=tmp_path)
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise AssertionError("code was made of a graph")
-
-    monkeypatch.setattr(torch.fx.GraphModule, "recompile", refuse)
-    monkeypatch.setattr(torch.fx.Graph, "python_code", refuse)
+    request.getfixturevalue("no_code")
     assert check(tmp_path).verdict == "agree"
 
 
