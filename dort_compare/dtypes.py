@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import torch
 
 HALF = (torch.float16, torch.bfloat16)
+_PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -27,3 +29,23 @@ def is_half_tensor(value: Any) -> TypeGuard[torch.Tensor]:
 def infinite_from(dtype: torch.dtype) -> float:
     """From what size on a number of a floating dtype stands for infinity, as masks do: a quarter of its largest."""
     return torch.finfo(dtype).max / 4
+
+
+def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
+    """The floating dtype of ``dtypes`` that rounds most; None where none is floating."""
+    known = [dtype for dtype in dtypes if dtype in _PRECISION]
+    return max(known, key=_PRECISION.index, default=None)
+
+
+def is_coarser(dtype: torch.dtype, other: torch.dtype) -> bool:
+    """Whether both are floating dtypes, and the first rounds more."""
+    return dtype != other and {dtype, other} <= set(_PRECISION) and coarsest([dtype, other]) == dtype
+
+
+def as_held(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """``value`` (floating, any shape) as ``dtype`` holds it, in a dtype of its own: rounded, and finite where it was.
+
+    What lies beyond the largest number of ``dtype`` becomes that, as converters make of constants.
+    """
+    largest = min(torch.finfo(each).max for each in (dtype, value.dtype))
+    return torch.where(value.isinf(), value, value.clamp(-largest, largest)).to(dtype).to(value.dtype)

@@ -1,4 +1,4 @@
-"""Names of dtypes, and which values are floating or in half precision."""
+"""Names of dtypes, which round more, and which values are floating or in half precision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from dort_compare.dtypes import dtype_name, is_floating_tensor, is_half_tensor
+from dort_compare.dtypes import as_held, coarsest, dtype_name, is_coarser, is_floating_tensor, is_half_tensor
 
 
 def test_a_dtype_is_named_without_the_package() -> None:
@@ -30,3 +30,33 @@ def test_a_dtype_is_named_without_the_package() -> None:
 )
 def test_only_tensors_are_floating_or_half(value: Any, floating: bool, half: bool) -> None:
     assert (is_floating_tensor(value), is_half_tensor(value)) == (floating, half)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        ([], None),
+        ([torch.int64, torch.bool], None),
+        ([torch.float64, torch.float32], torch.float32),
+        ([torch.float32, torch.int64, torch.float16], torch.float16),
+        ([torch.bfloat16, torch.float16], torch.bfloat16),
+    ],
+)
+def test_the_coarsest_floating_dtype(dtypes: list[torch.dtype], expected: torch.dtype | None) -> None:
+    assert coarsest(dtypes) == expected
+
+
+def test_only_floating_dtypes_are_coarser_than_others() -> None:
+    assert is_coarser(torch.float16, torch.float32)
+    assert is_coarser(torch.bfloat16, torch.float16)
+    assert not is_coarser(torch.float32, torch.float16)
+    assert not is_coarser(torch.float32, torch.float32)
+    assert not is_coarser(torch.int8, torch.float32)
+
+
+def test_a_value_is_held_rounded_and_finite_where_it_was() -> None:
+    value = torch.tensor([1.0001, -3e38, 1e5, torch.inf, -torch.inf, 1e-9])
+    held = as_held(value, torch.float16)
+    assert held.dtype == torch.float32
+    assert held.tolist() == [1.0, -65504.0, 65504.0, torch.inf, -torch.inf, 0.0]
+    assert as_held(value.half(), torch.bfloat16).dtype == torch.float16

@@ -8,10 +8,10 @@ import torch
 from torch import fx
 
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.dtypes import dtype_name
+from dort_compare.dtypes import coarsest, dtype_name
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
-from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status

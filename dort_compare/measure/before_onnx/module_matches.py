@@ -11,8 +11,9 @@ import torch
 from torch import fx
 
 from dort_compare.align.sightings import GraphCall, Sighting
+from dort_compare.dtypes import coarsest
 from dort_compare.measure.distance.metrics import Distance
-from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
 from dort_compare.measure.noise.scatter import Scatter

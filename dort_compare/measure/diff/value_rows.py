@@ -11,11 +11,11 @@ import torch
 
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
-from dort_compare.dtypes import dtype_name
+from dort_compare.dtypes import coarsest, dtype_name
 from dort_compare.measure.diff.draws import Draws
 from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, distance
-from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import moved_error
 

@@ -10,9 +10,8 @@ from functools import cached_property
 import torch
 from torch import fx
 
-from dort_compare.dtypes import is_half_tensor
+from dort_compare.dtypes import coarsest, is_half_tensor
 from dort_compare.measure.half.half_floor import half_floor, relative_error, roundings_before
-from dort_compare.measure.noise.floor import coarsest
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
 from dort_compare.trace.kept import Kept, Referee

@@ -21,19 +21,12 @@ _ROUNDINGS = {torch.float64: 64, torch.float32: 16, torch.float16: 4, torch.bflo
 """So many unit roundoffs of the largest element any op may add. Matrix products take 5 to 10 in float32, elementary
 functions 1 to 3; a half-precision op rounds once, and its neighbour may lie on the other side."""
 
-_PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 MOSTLY_NOISE = 0.1
 """A value that errs by more than this share of its largest element holds less than a digit."""
 MANY = 64
 """So many elements hold the typical error for sure; of fewer, torch's may all happen to be small."""
 _IN_SEQUENCE = 25
 """Sums of no more terms stay within `_ROUNDINGS` where they are added one after another."""
-
-
-def coarsest(dtypes: list[torch.dtype]) -> torch.dtype | None:
-    """The floating dtype of ``dtypes`` that rounds most; None where none is floating."""
-    known = [dtype for dtype in _PRECISION if dtype in dtypes]
-    return known[-1] if known else None
 
 
 def rounding(dtype: torch.dtype) -> float:

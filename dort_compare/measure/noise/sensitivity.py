@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from dort_compare.dtypes import HALF
+from dort_compare.dtypes import HALF, coarsest
 from dort_compare.measure.distance.metrics import deviation
-from dort_compare.measure.noise.floor import MANY, coarsest, growth, smallest_normal
+from dort_compare.measure.noise.floor import MANY, growth, smallest_normal
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.noise.small_parts import FAR
 from dort_compare.measure.noise.sums import SUMS, sums_of_rounded

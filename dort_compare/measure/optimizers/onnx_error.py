@@ -11,9 +11,10 @@ import torch
 
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.align.provenance import node_name
+from dort_compare.dtypes import coarsest
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, distance
-from dort_compare.measure.noise.floor import coarsest, noise_floor
+from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.moved import Roundings, moved_error, of_one_op
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.optimizers.quantized import Quantized

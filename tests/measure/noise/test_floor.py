@@ -5,21 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.noise.floor import coarsest, noise_floor, rounding, rounding_of
-
-
-@pytest.mark.parametrize(
-    ("dtypes", "expected"),
-    [
-        ([], None),
-        ([torch.int64, torch.bool], None),
-        ([torch.float64, torch.float32], torch.float32),
-        ([torch.float32, torch.int64, torch.float16], torch.float16),
-        ([torch.bfloat16, torch.float16], torch.bfloat16),
-    ],
-)
-def test_the_coarsest_floating_dtype(dtypes: list[torch.dtype], expected: torch.dtype | None) -> None:
-    assert coarsest(dtypes) == expected
+from dort_compare.measure.noise.floor import noise_floor, rounding, rounding_of
 
 
 def test_integers_and_booleans_allow_nothing() -> None:
