@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import onnx
 
 from dort_compare import provenance
 from dort_compare.align.clipped import clipped_by_quantization
+from dort_compare.align.converted import compare_in_ours, is_converted, is_held_coarser
+from dort_compare.align.inserted import Change
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.reshaped import reshape
-from dort_compare.align.tensor_types import Type, are_merged, is_alike, types_of
+from dort_compare.align.tensor_types import Type, are_merged, in_dtype, is_alike, types_of
+
+Fits = Callable[[Type | None, Type | None], bool]
+"""Whether a value of the first type, of another model, may be one of the second, of ours."""
 
 
 def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
@@ -20,19 +25,38 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
 
     By metadata of its own; else by the name that a value has in ``own``, which optimizers keep of the values that
     survive them; else, for the outputs of models that have equally many, by position. A value in between that has
-    another dtype, in a model converted to it, or another shape stands for none; but where the shape is another as
-    neighbouring axes are one, as optimizers leave them that move a ``Reshape``, it is made in ours. Types that
-    ``other`` does not declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be;
-    what was folded to a constant is made by a node.
+    another shape stands for none; but where the shape is another as neighbouring axes are one, as optimizers leave them
+    that move a ``Reshape``, it is made in ours. So is one in a coarser dtype, and an input, in a model converted to
+    that; in one that is not, a value in between that has another dtype stands for none. Types that ``other`` does not
+    declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a
+    constant is made by a node.
     """
     model = typed(clipped_by_quantization(with_constants_made(other, own), own))
-    computed = {name for node in model.graph.node for name in node.output if name}
     ours, theirs = types_of(typed(own)), _types(model)
-    expected = {fx_node: ours[value.name] for fx_node, value in values_of_fx_nodes(own).items() if value.name in ours}
-    _forget_other_types(model, expected, theirs)
-    known = values_of_fx_nodes(model)
-    spoken_for = {value.name for value in known.values()}
+    stands = values_of_fx_nodes(own)
+    expected = {fx_node: ours[value.name] for fx_node, value in stands.items() if value.name in ours}
+    _forget_copies(model, {fx_node: value.name for fx_node, value in stands.items()})
     by_position = _outputs_by_position(own, model)
+    wanted = {by_position.get(name, name): kind for name, kind in ours.items()}
+    wanted |= {value.name: expected[fx] for fx, value in values_of_fx_nodes(model).items() if fx in expected}
+    converted = is_converted(model, theirs, wanted)
+    fits = _may_be_coarser if converted else _may_stand
+    _forget_other_types(model, expected, theirs, fits)
+    _label_by_name(model, own, by_position, lambda name: fits(theirs.get(name), ours.get(name)))
+    if converted:
+        inputs = {value.name: value.type.tensor_type for value in own.graph.input}
+        theirs = compare_in_ours(model, expected, inputs, theirs)
+    if others := _of_other_shapes(model, expected, theirs):
+        reshape(model, others)
+    return model
+
+
+def _label_by_name(
+    model: onnx.ModelProto, own: onnx.ModelProto, by_position: Mapping[str, str], fits: Callable[[str], bool]
+) -> None:
+    """Gives values and nodes the metadata of those in ``own`` that have their names, or an output's place."""
+    computed = {name for node in model.graph.node for name in node.output if name}
+    known = values_of_fx_nodes(model)
     labels = {
         by_position.get(name, name): metadata
         for name, metadata in _labelled_values(own).items()
@@ -40,8 +64,8 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     }
     outputs = {value.name for value in model.graph.output}
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
-    for name in (labels.keys() & computed) - spoken_for:
-        if name in outputs or _may_stand(theirs.get(name), ours.get(name)):
+    for name in (labels.keys() & computed) - {value.name for value in known.values()}:
+        if name in outputs or fits(name):
             _label(declared.get(name) or model.graph.value_info.add(name=name), labels[name])
     made = {
         by_position.get(name, name): provenance.metadata_of(node)
@@ -53,18 +77,29 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
         if provenance.FX_NODE not in provenance.metadata_of(node):
             found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
-    if others := _of_other_shapes(model, expected, theirs):
-        reshape(model, others)
-    return model
 
 
-def _forget_other_types(model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]) -> None:
+def _forget_copies(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    """Takes the metadata from values of other names than ours, of which ``names`` gives those by FX node, where one of
+    that name has it too: converters copy declarations for the casts that they add."""
+    values = (*model.graph.value_info, *model.graph.output)
+    declared = {value.name: provenance.metadata_of(value).get(provenance.FX_NODE) for value in values}
+    for value in model.graph.value_info:
+        fx_nodes = declared[value.name]
+        original = names.get(fx_nodes.split()[0]) if fx_nodes else None
+        if original not in (None, value.name) and declared.get(original or "") == fx_nodes:
+            del value.metadata_props[:]
+
+
+def _forget_other_types(
+    model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type], fits: Fits
+) -> None:
     """Takes the metadata from values in between that cannot be those of the FX nodes they were made for."""
     for value in model.graph.value_info:
         fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
         kinds = [expected.get(fx_node) for fx_node in fx_nodes]
         is_one = all(is_alike(kinds[0], kind) for kind in kinds)
-        if not is_one or not all(_may_stand(theirs.get(value.name), kind) for kind in kinds):
+        if not is_one or not all(fits(theirs.get(value.name), kind) for kind in kinds):
             del value.metadata_props[:]
 
 
@@ -73,17 +108,22 @@ def _may_stand(theirs: Type | None, ours: Type | None) -> bool:
     return is_alike(theirs, ours) or (theirs is not None and ours is not None and are_merged(theirs, ours))
 
 
-def _of_other_shapes(
-    model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]
-) -> dict[str, tuple[Type, Type]]:
-    """By name, the types of the values in between that stand for FX nodes of another shape, and those of the latter."""
+def _may_be_coarser(theirs: Type | None, ours: Type | None) -> bool:
+    """Whether a value of one type may be one of the other, if in another shape and in a coarser dtype."""
+    if theirs is not None and ours is not None and is_held_coarser(theirs, ours):
+        theirs = in_dtype(theirs, ours.elem_type)
+    return _may_stand(theirs, ours)
+
+
+def _of_other_shapes(model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]) -> list[Change]:
+    """The values in between that stand for FX nodes of another shape, each with the type of such a node."""
     outputs = {value.name for value in model.graph.output}
-    stand = ((v.name, theirs.get(v.name), expected.get(fx_node)) for fx_node, v in values_of_fx_nodes(model).items())
-    return {
-        name: (there, here)
-        for name, there, here in stand
+    stand = {v.name: (theirs.get(v.name), expected.get(fx_node)) for fx_node, v in values_of_fx_nodes(model).items()}
+    return [
+        Change(name, there, here)
+        for name, (there, here) in stand.items()
         if there is not None and here is not None and name not in outputs and not is_alike(there, here)
-    }
+    ]
 
 
 def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[str, str]:

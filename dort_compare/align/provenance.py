@@ -17,6 +17,7 @@ class OnnxValue:
     """An ONNX value that stands for an FX node, and the ONNX nodes that were made for it, in order.
 
     Where an optimizer has put them in the place of others, ``fused`` holds all the FX nodes that those were made for.
+    ``held_in`` is the coarser dtype that a converted model holds it in, whatever dtype it is cast to.
     """
 
     name: str
@@ -25,6 +26,7 @@ class OnnxValue:
     nodes: tuple[str, ...]
     computed_in: str | None
     opaque: str | None = None
+    held_in: str | None = None
     fused: tuple[str, ...] = ()
 
 
@@ -47,6 +49,7 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
                 nodes=tuple(node_name(node) for node in made),
                 computed_in=metadata.get(provenance.COMPUTED_IN),
                 opaque=metadata.get(provenance.OPAQUE),
+                held_in=metadata.get(provenance.HELD_IN),
             )
     return found
 

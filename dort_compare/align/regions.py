@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
-from dort_compare.provenance import call_of
+from dort_compare.provenance import INSERTED, call_of, metadata_of
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.replay import chain_to
@@ -33,7 +33,7 @@ def values_by_region(graph: fx.GraphModule, model: onnx.ModelProto) -> Mapping[s
     found = dict(stands)
     for name, fx_node in first.items():
         region = run.nodes(name)
-        nodes = [parts.nodes[i] for i in region]
+        nodes = [node for node in map(parts.nodes.__getitem__, region) if INSERTED not in metadata_of(node)]
         found[fx_node] = replace(
             stands[fx_node],
             nodes=tuple(map(node_name, nodes)),

@@ -40,6 +40,14 @@ def are_merged(one: Type, other: Type) -> bool:
     return 0 not in (fewer[-1], more[-1]) and fewer[-1] == more[-1] and set(fewer) <= set(more)
 
 
+def in_dtype(tensor: Type, elem_type: int) -> Type:
+    """The type with another dtype, of ONNX's numbers for them."""
+    changed = Type()
+    changed.CopyFrom(tensor)
+    changed.elem_type = elem_type
+    return changed
+
+
 def is_static(tensor: Type) -> bool:
     """Whether all sizes are known."""
     return tensor.HasField("shape") and None not in _sizes(tensor)

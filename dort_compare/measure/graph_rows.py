@@ -35,7 +35,8 @@ def graph_rows(
     names = {fx_node: value.name for fx_node, value in stands.items()}
     merged = frozenset(fx_node for fx_node, value in stands.items() if value.fused)
     opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
-    judge = Judge(run.phase, run.index)
+    held = {n: getattr(torch, value.held_in) for n, value in stands.items() if value.held_in and fused is not None}
+    judge = Judge(run.phase, run.index, held)
 
     def row(executed: Executed) -> Row:
         node = executed.step.node
@@ -50,7 +51,7 @@ def graph_rows(
 
     # map lets go of a value once it is judged
     try:
-        yield from map(row, executions(run, names, opaque, memory, repeats, merged))
+        yield from map(row, executions(run, names, opaque, memory, repeats, merged, held))
     except Exception as problem:
         problem.add_note(f"of {run.phase} graph {run.index}")
         raise

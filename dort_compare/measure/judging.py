@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import fx
 
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.dtypes import coarsest, dtype_name
+from dort_compare.dtypes import as_held, coarsest, dtype_name
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
+from dort_compare.measure.held import as_held_by, but_for_masks, what_is_lost
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
@@ -23,11 +25,15 @@ _NO_VALUE = "no ONNX value stands for it"
 
 
 class Judge:
-    """Knows of every value of one graph so far how coarsely it was computed and whether it has departed."""
+    """Knows of every value of one graph so far how coarsely it was computed and whether it has departed.
 
-    def __init__(self, phase: Phase, graph: int) -> None:
+    ``held`` gives, by FX node, the coarser dtypes that a converted model holds values in.
+    """
+
+    def __init__(self, phase: Phase, graph: int, held: Mapping[str, torch.dtype] = MappingProxyType({})) -> None:
         self.phase = phase
         self.graph = graph
+        self.held = held
         self.precisions: dict[fx.Node, torch.dtype | None] = {}
         self.astray: set[fx.Node] = set()
         self._measured: dict[str, Measured] = {}
@@ -48,23 +54,29 @@ class Judge:
         self, executed: Executed, own: torch.Tensor, onnx: OnnxValue, precision: torch.dtype | None, inherits: bool
     ) -> Row:
         node, expected = executed.step.node, executed.step.value
+        held = self.held.get(node.name) if expected.is_floating_point() else None
+        if held is not None:
+            executed, own = as_held_by(executed, held), but_for_masks(expected, own, held)
         found = self._measured[node.name] = self._measure(executed, own)
         inherited, torch_error, onnx_error = found.inherited, found.torch_vs_float64, found.onnx_vs_float64
-        floor = noise_floor(precision, inherited.scale or 0.0, torch_error, expected.numel())
+        known_error = None if self.held else torch_error  # torch's own says nothing of a coarser dtype
+        floor = noise_floor(precision, inherited.scale or 0.0, known_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
-        local, reason = _local(executed, found.local)
+        local, reason = _local(executed, found.local, held)
+        lost = None if held is None else what_is_lost(executed.reference, held, torch_error)
         has_moved = is_astray and (local is None or not _is_unmoved(own, executed.local))
         return self._row(
             node,
             expected,
-            _status(local, reason, has_moved, inherits),
-            reason=reason,
+            _status(local, reason or lost, has_moved, inherits),
+            reason=reason or lost,
             onnx_value=onnx.name,
             onnx_nodes=onnx.nodes,
             op_types=onnx.op_types,
             fused=onnx.fused,
             computed_in=onnx.computed_in,
+            held_in=onnx.held_in,
             is_unstable=local is not None and reason is not None,
             inherited=inherited,
             local=local.distance if local else None,
@@ -77,7 +89,8 @@ class Judge:
 
     def _measure(self, executed: Executed, own: torch.Tensor) -> Measured:
         """Nothing is measured twice where a value only shows an earlier one, in whatever shape."""
-        expected, exact, local = executed.step.value, executed.step.exact, _first(executed.local)
+        expected, exact = executed.step.value, executed.step.exact
+        local = _first(executed.local) if executed.expected is None else None
         before = self._measured.get(executed.shows or "")
         is_same = (
             local is not None and own.shape == local.shape == expected.shape and are_same_elements(local, expected)
@@ -88,7 +101,7 @@ class Judge:
         return measured.between("torch", "ONNX")
 
     def _precision(self, node: fx.Node, dtype: torch.dtype) -> torch.dtype | None:
-        own = coarsest([dtype])
+        own = coarsest([dtype, self.held.get(node.name, dtype)]) if dtype.is_floating_point else None
         before = [p for operand in _operands(node) if (p := self.precisions.get(operand, _traced(operand)))]
         self.precisions[node] = own and coarsest([own, *before])
         return self.precisions[node]
@@ -142,16 +155,23 @@ def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]
     return local is not None and distance(local, own).equal
 
 
-def _local(executed: Executed, whole: Distance | None) -> tuple[LocalError | None, str | None]:
+def _local(
+    executed: Executed, whole: Distance | None, held: torch.dtype | None
+) -> tuple[LocalError | None, str | None]:
     """The local error, and what else there is to say: that the nodes fail on torch's operands, or are not stable."""
     step, runs = executed.step, executed.local
     failed = next((run for run in runs if isinstance(run, ExecutionError)), None)
     if failed is not None:
         return None, f"on torch's operands: {failed}"
-    if whole is None:
-        return None, None
     values = [run for run in runs if isinstance(run, torch.Tensor)]
-    local = local_error(executed.replay, step.node, step.value, values[0], whole)
+    if not values:
+        return None, None
+    expected, value = executed.reference, values[0]
+    if held is not None:
+        expected, value = as_held(expected, held).to(held), value.to(held)
+    if whole is None:
+        whole = distance(expected, value).between("torch", "ONNX")
+    local = local_error(executed.replay, step.node, expected, value, whole)
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,

@@ -41,6 +41,7 @@ class Row:
         operands: the FX nodes that it reads, inputs of the graph among them.
         code: what stands in the ``source`` line, "" where that is not known.
         computed_in: the wider dtype that the ONNX nodes compute in, where they do.
+        held_in: the coarser dtype that a converted model holds it in, where it does.
         is_unstable: whether ONNX Runtime computes other values of the same operands from run to run.
         inherited: the distance where each side has its own earlier values.
         local: the distance where ONNX has torch's operands; None where its nodes cannot run on those alone.
@@ -71,6 +72,7 @@ class Row:
     operands: tuple[str, ...] = ()
     code: str = ""
     computed_in: str | None = None
+    held_in: str | None = None
     is_unstable: bool = False
     inherited: Distance | None = None
     local: Distance | None = None
@@ -100,6 +102,7 @@ class Row:
             "code": self.code,
             "operands": list(self.operands),
             "computed_in": self.computed_in,
+            "held_in": self.held_in,
             "inherited": self.inherited.to_json() if self.inherited else None,
             "local": self.local.to_json() if self.local else None,
             "noise_floor": json_number(self.noise_floor),

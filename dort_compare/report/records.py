@@ -20,7 +20,7 @@ _NUMBERS = ("noise_floor", "torch_vs_float64", "onnx_vs_float64")
 _MEASURED = [field.name for field in fields(Distance)]
 COLUMNS = (
     *("kind", "name", "status", "backend", "phase", "graph", "call", "target", "module", "source", "dtype", "shape"),
-    *("reason", "onnx_value", "onnx_nodes", "op_types", "fused", "computed_in"),
+    *("reason", "onnx_value", "onnx_nodes", "op_types", "fused", "computed_in", "held_in"),
     *(f"inherited_{name}" for name in _MEASURED),
     *(f"local_{name}" for name in _MEASURED),
     *_NUMBERS,
@@ -48,7 +48,7 @@ def csv_text(report: Report) -> str:
 def _of_value(row: Row) -> dict[str, Any]:
     held = {name: " ".join(getattr(row, name)) for name in ("onnx_nodes", "op_types", "fused")}
     same = ("status", "phase", "graph", "call", "target", "module", "source", "dtype", "reason", "onnx_value")
-    numbers = (*_NUMBERS, *(f"local_{name}" for name in _NUMBERS[1:]), "computed_in")
+    numbers = (*_NUMBERS, *(f"local_{name}" for name in _NUMBERS[1:]), "computed_in", "held_in")
     own = {name: getattr(row, name) for name in (*same, *numbers)}
     distances = {**_flat("inherited", row.inherited), **_flat("local", row.local)}
     return _record(kind="value", name=row.fx_node, shape=shape_text(row.shape), **held, **own, **distances)

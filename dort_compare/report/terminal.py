@@ -63,6 +63,9 @@ def _summary(report: Report) -> Iterator[str]:
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         yield f"{computed} of them computed in float32 and rounded back to their own dtype"
+    held = Counter(row.held_in for row in report.rows if row.held_in)
+    for dtype, n in held.items():
+        yield f"{n} of them held in {dtype} by the model, and judged by what that rounds"
     yield from shipped_lines(report)
     yield from half_lines(report)
     if report.fallbacks:

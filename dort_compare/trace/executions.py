@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
 
 import torch
 
+from dort_compare.dtypes import as_held, is_coarser
 from dort_compare.errors import ExecutionError
+from dort_compare.randomness import draws
 from dort_compare.runtime.binding import device_of
 from dort_compare.scalars import as_tensor
+from dort_compare.trace.casts import cast_to
 from dort_compare.trace.graph_run import GraphRun
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import are_same_elements
-from dort_compare.trace.replay import Replay, chain_to
+from dort_compare.trace.reading import Reading
+from dort_compare.trace.replay import Replay
 
 MEMORY = 32
 """MiB of torch's values in one window: each is held five times while they are compared."""
@@ -31,21 +35,29 @@ class Executed:
     ``onnx_value`` is the name of the ONNX value that stands for it. ``own`` comes of ONNX Runtime's own earlier values,
     ``local`` of torch's, once for each repeat; an error stands where ONNX Runtime cannot run the nodes on those. A step
     that no ONNX value stands for has none, and one whose ONNX value stands for an earlier step that it does not read
-    has no ``local``. ``fused`` repeats by torch what ``local`` did, where ONNX nodes of several steps may be one.
-    ``shows`` is an operand, by FX name, whose elements torch and ONNX both only show again, if in another shape.
+    has no ``local``. ``again`` repeats by torch what ``local`` did, where that is not the step alone on torch's
+    operands: ONNX nodes of several steps may be one, or operands are held in a coarser dtype; what torch makes of these
+    is ``expected`` then. ``shows`` is an operand, by FX name, whose elements torch and ONNX both only show again, if in
+    another shape.
     """
 
     step: Step
     onnx_value: str | None = None
     own: torch.Tensor | None = None
     local: Sequence[torch.Tensor | ExecutionError] = ()
-    fused: Replay | None = None
+    again: Replay | None = None
+    expected: torch.Tensor | None = None
     shows: str | None = None
+
+    @property
+    def reference(self) -> torch.Tensor:
+        """What torch makes of the operands that ``local`` has."""
+        return self.step.value if self.expected is None else self.expected
 
     @property
     def replay(self) -> Replay:
         """The step again, by torch, on torch's operands."""
-        return self.fused or Replay(self.step.operands)
+        return self.again or Replay(self.step.operands)
 
 
 @dataclass
@@ -65,13 +77,15 @@ def executions(
     memory: int = MEMORY,
     repeats: int = 1,
     merged: Collection[str] = (),
+    held: Mapping[str, torch.dtype] = MappingProxyType({}),
 ) -> Iterator[Executed]:
     """Runs the graph every way and yields its tensors in order, each freed after its last reader.
 
     ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers,
     and are fed to no one. ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says
     how often ONNX Runtime computes on torch's operands. ``merged`` are the FX nodes whose ONNX nodes took the place of
-    other ones; those of a step that reads what no ONNX value stands for may be of several steps as well.
+    other ones; those of a step that reads what no ONNX value stands for may be of several steps as well. ``held``
+    gives, by FX node, the coarser dtypes that a converted model holds values in, in which others read them.
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
@@ -81,19 +95,19 @@ def executions(
     in_order = (node.name for node in run.graph_module.graph.nodes if node.op == "call_function")
     plain = {name: stands_for[name] for name in in_order if name in stands_for and name not in opaque}
     own = OnnxRun(parts, inputs, list(plain.values()))
-    local = LocalRun(parts, inputs, list(dict.fromkeys(plain.values())))
+    if held:
+        held = {**held, **_coarse_inputs(parts, inputs)}
+    rounded = {name: as_held(value, held[name]) if name in held else value for name, value in inputs.items()}
+    local = LocalRun(parts, rounded, list(dict.fromkeys(plain.values())))
     first: dict[str, str] = {}
+    reading = Reading(run, local, stands_for, opaque, frozenset(merged), held)
     for window in _windows(run, memory):
         steps = {step.node.name: step for step in window.steps}
         named = {fx_node: plain[fx_node] for fx_node in steps if fx_node in plain}
         made = [name for fx_node, name in named.items() if first.setdefault(name, fx_node) == fx_node]
         for name in made:
-            local.give(name, as_tensor(steps[first[name]].value))
-        fused = {
-            name: _replay(run, steps[first[name]], local.operands(name), first, opaque)
-            for name in made
-            if first[name] in merged or _reads_unseen(steps[first[name]], stands_for)
-        }
+            local.give(name, as_tensor(reading.given(steps[first[name]])))
+        again = {name: reading.replay(steps[first[name]], name, first) for name in made}
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)
         for fx_node, step in steps.items():
@@ -104,12 +118,24 @@ def executions(
                 continue
             name = named[fx_node]
             if first[name] == fx_node:
-                again = [found[name] for found in alone]
-                yield Executed(step, name, theirs[name], again, fused.get(name), _shows(step, plain, parts))
+                runs, replay = [found[name] for found in alone], again[name]
+                shows = _shows(step, plain, parts)
+                yield Executed(step, name, theirs[name], runs, replay, _expected(step, replay), shows)
             else:
                 before = next((value for read, value in step.operands.items() if plain.get(read) == name), None)
                 yield Executed(step, name, theirs[name], [] if before is None else [before])
-        del window, steps, step, theirs, alone, fused  # before the next window is made
+        del window, steps, step, theirs, alone, again  # before the next window is made
+
+
+def _coarse_inputs(parts: Parts, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.dtype]:
+    """The coarser dtypes that a model casts inputs to and does no more with them.
+
+    ONNX Runtime may drop such a cast to float16, where it casts back to float32 for a kernel.
+    """
+    casts = cast_to(zip(parts.nodes, parts.reads, strict=True))
+    return {
+        name: casts[name] for name, value in inputs.items() if name in casts and is_coarser(casts[name], value.dtype)
+    }
 
 
 def _shows(step: Step, stands_for: Mapping[str, str], parts: Parts) -> str | None:
@@ -119,25 +145,9 @@ def _shows(step: Step, stands_for: Mapping[str, str], parts: Parts) -> str | Non
     return next(same, None)
 
 
-def _reads_unseen(step: Step, stands_for: Mapping[str, str]) -> bool:
-    """Whether a step reads a result that no ONNX value stands for."""
-    read = (node.name for node in step.node.all_input_nodes if node.op == "call_function")
-    return any(isinstance(step.operands.get(name), torch.Tensor) and name not in stands_for for name in read)
-
-
-def _replay(
-    run: GraphRun,
-    step: Step,
-    operands: Mapping[str, torch.Tensor],
-    stands_for: Mapping[str, str],
-    opaque: frozenset[str],
-) -> Replay:
-    """What leads to a step from the ONNX values ``operands``, graph inputs and torch's values that ONNX cannot have."""
-    given: dict[str, Any] = {name: value for name, value in step.operands.items() if name in opaque}
-    given |= {**run.inputs, **{stands_for.get(name, name): value for name, value in operands.items()}}
-    chain = chain_to(step.node, given)
-    read = {operand.name for node in (*chain, step.node) for operand in node.all_input_nodes}
-    return Replay({name: value for name, value in given.items() if name in read}, chain)
+def _expected(step: Step, again: Replay | None) -> torch.Tensor | None:
+    """What torch makes of operands that are held in a coarser dtype; None where none is, and of what is drawn."""
+    return again.value(step.node) if again is not None and again.is_rounded and not draws(step.node.target) else None
 
 
 def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:

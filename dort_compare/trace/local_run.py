@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from dort_compare.errors import ExecutionError
+from dort_compare.trace.casts import COMPUTE_NOTHING, cast_to
 from dort_compare.trace.parts import Parts
 
 Values = dict[str, torch.Tensor | ExecutionError]
@@ -42,6 +43,15 @@ class LocalRun:
     def nodes(self, target: str) -> list[int]:
         """The places in the model, in order, of the nodes that compute ``target``."""
         return sorted(self._reads[target])
+
+    def goes_in_steps(self, target: str) -> bool:
+        """Whether several nodes compute ``target``, each of which rounds what it makes."""
+        nodes = (self._parts.nodes[i] for i in self._reads[target])
+        return sum(node.op_type not in COMPUTE_NOTHING for node in nodes) > 1
+
+    def cast_to(self, target: str) -> dict[str, torch.dtype]:
+        """Of what the nodes of ``target`` read of the reference, what all of them cast to one dtype, and to which."""
+        return cast_to((self._parts.nodes[i], names) for i, names in self._reads[target].items())
 
     def give(self, name: str, value: torch.Tensor) -> None:
         """Takes the reference's value of the ONNX value ``name``."""

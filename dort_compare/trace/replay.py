@@ -23,12 +23,23 @@ class Replay:
 
     ``values`` holds, by FX node name, the graph's inputs and what the other execution computed; a 0-d tensor stands for
     a size. What an op that returns several values gives is computed again for each of them. ``chain`` holds, in order,
-    the nodes that lie between those values and the node; None where the node itself reads them.
+    the nodes that lie between those values and the node; None where the node itself reads them. ``between`` is the
+    dtype that the other execution rounds to on its way from those values to the result, None where it does not by
+    itself; ``is_rounded`` says that the values are no longer those that torch computed.
     """
 
-    def __init__(self, values: Mapping[str, Any], chain: Sequence[fx.Node] | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        chain: Sequence[fx.Node] | None = None,
+        *,
+        between: torch.dtype | None = None,
+        is_rounded: bool = False,
+    ) -> None:
         self._values = values
         self._chain = chain
+        self.between = between
+        self.is_rounded = is_rounded
         self._made: dict[str, Any] = {}
         self._change: Change | None = None
 

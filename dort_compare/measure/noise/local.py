@@ -107,7 +107,7 @@ class _Sides:
 
     @property
     def are_right_by_element(self) -> bool:
-        return is_exact(self.node) and not self.replay.is_chain
+        return is_exact(self.node) and not self.replay.is_chain and self.replay.between is None
 
     @functools.cached_property
     def allowed(self) -> float:

@@ -36,6 +36,8 @@ _ADD_IN_HALF = {
 """On the CPU. index_add, scatter_add and upsampling's gradients add up in float32, and round once."""
 _SHAKEN = 8.0
 """How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+_BETWEEN = 2.0
+"""The same of roundings that ONNX nodes do make of what they hand on."""
 _SHAKES = 8
 """How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 
@@ -80,14 +82,19 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     does that the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone
     for one op that works element by element, and what roundings of its numbers move a sum in half precision.
 
+    Where ONNX nodes round to a coarser dtype on their way (`Replay.between`), it is some times what such a rounding of
+    the operands moves, and of what the op goes through by its definition.
+
     Each is the most of so many ``samples``, or of as many as show it for sure.
     """
     samples = samples or _samples(of, exact)
+    if of.replay.between is not None:
+        return _BETWEEN * (_moved(of, exact, of.replay.between, samples) + _moved_inside(of, exact, samples))
     inside = _SHAKEN * growth(many) * _moved_inside(of, exact, samples)
     if _is_one_element_by_element(of):
         return inside + _furthest(exact, of.of_rounded(dtype))
     moved = max(inside, _SHAKEN * growth(many) * _moved(of, exact, torch.float32, samples))
-    coarse = coarsest(list(of.replay.dtypes()))
+    coarse = coarsest(of.replay.dtypes())
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
     return max(moved, 2 * _moved(of, exact, coarse, samples))
@@ -103,8 +110,8 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
     exact = of.exact
     if exact is None or not exact.numel():
         return None
-    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
-    is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain
+    coarse = of.replay.between or coarsest(of.replay.dtypes()) or torch.float32
+    is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain or of.replay.between is not None
     outside = _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0))
     inside = _shaken_inside(of)
     moved = torch.zeros_like(exact)
@@ -126,7 +133,7 @@ def underflow(of: InFloat64) -> float:
     """
     if _is_one_element_by_element(of):
         return 0.0
-    coarse = coarsest(list(of.replay.dtypes())) or torch.float32
+    coarse = coarsest(of.replay.dtypes()) or torch.float32
     return smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
 
 
@@ -136,7 +143,7 @@ def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
     A unit roundoff of that operand's, if it is of half precision: what works on it need not compute finer on the way.
     Fused attention on the CPU approximates the exponential to some 15 bits, however small the scores are.
     """
-    coarse = coarsest(list(of.replay.dtypes()))
+    coarse = coarsest(of.replay.dtypes())
     if coarse not in HALF or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return 0.0
     return torch.finfo(coarse).eps / 2
@@ -180,8 +187,9 @@ def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int) -> float:
 
 
 def _shaken_inside(of: InFloat64) -> Change:
-    """Moves by a rounding to float32, or to the finer dtype that an op computes in."""
-    computed_in = torch.promote_types(coarsest(list(of.replay.dtypes())) or torch.float32, torch.float32)
+    """Moves by a rounding to float32, to the finer dtype that an op computes in, or to what its nodes round to."""
+    finest = torch.promote_types(coarsest(of.replay.dtypes()) or torch.float32, torch.float32)
+    computed_in = of.replay.between or finest
     return functools.partial(shake, precision=computed_in, generator=torch.Generator().manual_seed(0))
 
 

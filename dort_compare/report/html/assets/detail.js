@@ -56,7 +56,7 @@ function sectionsOf(report, row, readers, open) {
   return [
     section("Where", facts([
       ["Source", make("span", { class: "code" }, row.source || "unknown")], ["Module", row.module || "(model)"],
-      ["Value", `${row.dtype} ${shapeText(row.shape)}`], ["Computed in", row.computed_in], ["Result of", row.call === row.fx_node ? null : row.call],
+      ["Value", `${row.dtype} ${shapeText(row.shape)}`], ["Computed in", row.computed_in], ["Held in", row.held_in], ["Result of", row.call === row.fx_node ? null : row.call],
     ]), row.code ? make("pre", {}, row.code) : null),
     section("How far apart", errorTable(row)),
     section("From float64", float64Table(row)),

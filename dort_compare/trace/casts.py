@@ -1,0 +1,31 @@
+"""What nodes of a model do no more with than to cast it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
+
+from dort_compare.trace.passages import RESHAPES
+
+COMPUTE_NOTHING = RESHAPES | {"Identity", "Cast", "Transpose"}
+"""Operators that move elements, or give them another dtype."""
+
+
+def cast_to(reads: Iterable[tuple[onnx.NodeProto, Iterable[str]]]) -> dict[str, torch.dtype]:
+    """By name, the dtypes that values are cast to by all that reads them, if that is one; ``reads`` holds nodes, each
+    with the names that it reads."""
+    found: dict[str, set[torch.dtype | None]] = {}
+    for node, names in reads:
+        for name in names:
+            found.setdefault(name, set()).add(_dtype(node))
+    return {name: dtype for name, (dtype, *others) in found.items() if dtype is not None and not others}
+
+
+def _dtype(node: onnx.NodeProto) -> torch.dtype | None:
+    """What a cast gives; None for other nodes."""
+    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
+    return None if to is None or node.op_type != "Cast" else to_torch_dtype(ir.DataType(to))
