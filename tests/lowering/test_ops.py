@@ -10,7 +10,13 @@ from op_rows import ROWS, Row, cases
 from dort_compare import DebugBackend
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import registered
-from dort_compare.lowering.ops import checks, control_flow, grouped_matmul, symbolic
+from dort_compare.lowering.ops import (
+    checks,
+    control_flow,
+    grouped_matmul,
+    learnable_fake_quantize_backward,
+    symbolic,
+)
 from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
 
@@ -47,8 +53,10 @@ def test_all_values_are_torchs(row: Row, dtype: torch.dtype, opset: int) -> None
 
 def test_every_lowering_has_one_row() -> None:
     """Those of symbolic numbers are tested in test_symbolic_sizes, those of checks in test_data_dependent_sizes, those
-    of grouped products in test_grouped_matmul, those of graphs that an operator takes in test_control_flow."""
-    elsewhere = {symbolic.__name__, checks.__name__, grouped_matmul.__name__, control_flow.__name__}
+    of grouped products in test_grouped_matmul, those of graphs that an operator takes in test_control_flow, gradients
+    of learnt steps, which float64 has not, in test_learnable_fake_quantize."""
+    modules = (symbolic, checks, grouped_matmul, control_flow, learnable_fake_quantize_backward)
+    elsewhere = {module.__name__ for module in modules}
     not_here = {target for target, function in registered().items() if function.__module__ in elsewhere}
     on_cuda = {target for target in registered() if is_cuda_attention(target)}
     tested = [row.target for row in ROWS]

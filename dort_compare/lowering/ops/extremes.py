@@ -22,7 +22,7 @@ prims = torch.ops.prims
 @in_int64
 def amax(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False, **_: Any) -> ir.Value:
     """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _extreme(op, "ReduceMax", x, dim, keepdim, len(shape_of(x)))
+    return extreme(op, "ReduceMax", x, dim, keepdim, len(shape_of(x)))
 
 
 @lowering(aten.amin.default, prims.amin.default)
@@ -30,7 +30,7 @@ def amax(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False, **_: A
 @in_int64
 def amin(op: Builder, x: ir.Value, dim: Dims = (), keepdim: bool = False, **_: Any) -> ir.Value:
     """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _extreme(op, "ReduceMin", x, dim, keepdim, len(shape_of(x)))
+    return extreme(op, "ReduceMin", x, dim, keepdim, len(shape_of(x)))
 
 
 @lowering(aten.max.default)
@@ -51,14 +51,14 @@ def aminmax(op: Builder, x: ir.Value, *, dim: int | None = None, keepdim: bool =
     dtype = fake_of(x).dtype
     rank = len(shape_of(x))
     wide = op.cast(x, torch.int64) if dtype == torch.bool else x
-    smallest, largest = (_extreme(op, operator, wide, dim, keepdim, rank) for operator in ("ReduceMin", "ReduceMax"))
+    smallest, largest = (extreme(op, operator, wide, dim, keepdim, rank) for operator in ("ReduceMin", "ReduceMax"))
     if keepdim and dim is None:
         ones = op.const([1] * rank, torch.int64)
         smallest, largest = op.Reshape(smallest, ones), op.Reshape(largest, ones)
     return op.cast(smallest, dtype), op.cast(largest, dtype)
 
 
-def _extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
+def extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
     """The extreme, or NaN where one is among the elements: ONNX Runtime may overlook it."""
     extreme = reduce(op, operator, x, dim, keepdim, rank)
     if not op.result_dtype.is_floating_point:
