@@ -13,7 +13,7 @@ Lowering = Callable[..., Any]
 _F = TypeVar("_F", bound=Lowering)
 
 _TABLE: dict[Target, Lowering] = {}
-_BY_NAME: dict[tuple[str, str], Lowering] = {}
+_BY_NAME: dict[tuple[str, str, str], Lowering] = {}
 
 
 def lowering(*targets: Target) -> Callable[[_F], _F]:
@@ -38,18 +38,22 @@ def lowering(*targets: Target) -> Callable[[_F], _F]:
     return register
 
 
-def lowering_by_name(name: str) -> Callable[[_F], _F]:
-    """Registers a function as ``lowering`` does, for the operator "library::name", where there is one.
+def lowering_by_name(*names: str) -> Callable[[_F], _F]:
+    """Registers a function as ``lowering`` does, for the operators "library::name" or "library::name.overload", where
+    there are such.
 
-    Its library may be imported later or never, and a release of torch may lack it. Raises ValueError where it has a
-    lowering already.
+    Their library may be imported later or never, and a release of torch may lack them. Raises ValueError where one has
+    a lowering already.
     """
-    library, operator = name.split("::")
 
     def register(function: _F) -> _F:
-        if (library, operator) in _BY_NAME:
-            raise ValueError(f"{name} has a lowering already: {_BY_NAME[library, operator].__name__}")
-        _BY_NAME[library, operator] = function
+        for name in names:
+            library, _, operator = name.partition("::")
+            packet, _, overload = operator.partition(".")
+            key = library, packet, overload or "default"
+            if key in _BY_NAME:
+                raise ValueError(f"{name} has a lowering already: {_BY_NAME[key].__name__}")
+            _BY_NAME[key] = function
         return function
 
     return register
@@ -59,8 +63,8 @@ def registered() -> Mapping[Target, Lowering]:
     """Every target with a lowering of ours."""
     import dort_compare.lowering.ops  # noqa: F401, PLC0415  (the families register themselves on import)
 
-    for (library, operator), function in _BY_NAME.items():
-        packet = getattr(getattr(torch.ops, library), operator, None)
+    for (library, name, overload), function in _BY_NAME.items():
+        packet = getattr(getattr(torch.ops, library), name, None)
         if packet is not None:
-            _TABLE[packet.default] = function
+            _TABLE[getattr(packet, overload)] = function
     return MappingProxyType(_TABLE)

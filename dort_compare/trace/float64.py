@@ -18,8 +18,8 @@ from dort_compare.trace.eager import Interpreter, Nested, reproducible
 aten = torch.ops.aten
 
 
-REFUSALS = (RuntimeError, LookupError, ValueError)
-"""What torch's kernels raise."""
+REFUSALS = (RuntimeError, LookupError, ValueError, AssertionError)
+"""What torch's kernels raise, and operators that are written in Python."""
 _READ_AMISS = {aten.native_batch_norm_backward.default, aten.batch_norm_backward.default}
 """Of which torch's kernels for the CPU give other results where operands lie otherwise in memory: of a batch of one, a
 gradient that is a slice with channels last is taken for one that is contiguous."""

@@ -202,7 +202,7 @@ def test_a_second_lowering_of_an_op_is_refused() -> None:
 def test_a_lowering_of_what_torch_lacks_waits_for_it() -> None:
     """aten.cholesky, say, which torch 2.14 has left out, or the operator of a library that is not imported."""
     lowering_by_name("aten::left_out")(lambda op, x: x)
-    lowering_by_name("not_imported::anything")(lambda op, x: x)
+    lowering_by_name("not_imported::anything", "not_imported::anything.else")(lambda op, x: x)
     assert not {str(target) for target in registered()} & {"aten.left_out.default", "not_imported.anything.default"}
 
 

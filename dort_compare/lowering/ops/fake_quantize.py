@@ -53,7 +53,7 @@ def on_steps(
     """By a scale in float32 and an integer, both of no dimension. NaN becomes the smallest step."""
     wide = raise_half(op, x)
     dtype = dtype_of(wide)
-    whole = op.Add(op.Round(op.Mul(wide, reciprocal(op, scale, dtype))), op.cast(zero_point, dtype))
+    whole = op.Add(op.Round(op.Mul(wide, op.cast(reciprocal(op, scale), dtype))), op.cast(zero_point, dtype))
     is_inside = _between(op, whole, quant_min, quant_max)
     steps = torch.float64 if max(-quant_min, quant_max) > _EXACT else dtype
     below = op.Min(op.cast(whole, steps), quant_max)
@@ -78,8 +78,8 @@ def on_steps_of_channels(
     What no integer holds, as infinity, is the smallest of them to torch's kernel, and below the range.
     """
     wide, rank = raise_half(op, x), len(shape_of(x))
-    scale, zero_point = along(op, scale, axis, rank), along(op, zero_point, axis, rank)
-    whole = op.cast(_nearest(op, wide, reciprocal(op, scale, dtype_of(wide)), zero_point), torch.int64)
+    scale, zero_point = along(op, op.cast(scale, torch.float32), axis, rank), along(op, zero_point, axis, rank)
+    whole = op.cast(_nearest(op, wide, op.cast(reciprocal(op, scale), dtype_of(wide)), zero_point), torch.int64)
     clamped = op.cast(within(op, whole, quant_min, quant_max), torch.float64)
     difference = op.Sub(clamped, op.cast(zero_point, torch.float64))
     output = op.cast(op.Mul(difference, op.cast(scale, torch.float64)), dtype_of(wide))
@@ -107,9 +107,9 @@ def fused(op: Builder, x: ir.Value, factor: ir.Value, term: ir.Value) -> ir.Valu
     return op.Add(op.Mul(x, factor), term)
 
 
-def reciprocal(op: Builder, scale: ir.Value, dtype: torch.dtype) -> ir.Value:
-    """1 / scale in float32, by way of float64: a product with ``Div(1, scale)`` ONNX Runtime makes a quotient."""
-    return op.cast(op.cast(op.Div(1, op.cast(scale, torch.float64)), torch.float32), dtype)
+def reciprocal(op: Builder, scale: ir.Value) -> ir.Value:
+    """1 / scale; a product with ``Div(1, scale)`` ONNX Runtime makes a quotient, which is rounded otherwise."""
+    return op.Neg(op.Div(-1, scale))
 
 
 def only(op: Builder, value: ir.Value, dtype: torch.dtype) -> ir.Value:

@@ -83,7 +83,7 @@ def _gradients(
 ) -> Gradients:
     """For each element of x; beyond the range its step does not move with x."""
     grad, x = op.cast(grad, torch.float32), op.cast(x, torch.float32)
-    inverse = reciprocal(op, scale, torch.float32)
+    inverse = reciprocal(op, scale)
     whole = op.cast(op.Round(op.cast(fused(op, x, inverse, zero_point), torch.float32)), torch.int64)
     is_below, is_above = op.Less(whole, quant_min), op.Greater(whole, quant_max)
     is_outside = op.Or(is_below, is_above)

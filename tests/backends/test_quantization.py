@@ -1,4 +1,4 @@
-"""Models that are trained to be quantized: what is rounded to steps is eager's, to the last bit."""
+"""Models that are trained to be quantized, and converted: what is rounded to steps is eager's, to the last bit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed
 from torch import Tensor, nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.ao import quantization
@@ -155,3 +156,26 @@ def test_one_model_serves_observers_of_every_size() -> None:
         assert compiled(x, states[0]).equal(observed(x, states[1]))
         assert all(actual.equal(expected) for actual, expected in zip(*states, strict=True))
     assert len(backend.graphs) == 1
+
+
+class Converted(nn.Module):
+    """As convert_pt2e leaves a layer: its weights quantized, its input quantized and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-128, 127, (4, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(4) / 100)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ops = torch.ops.quantized_decomposed
+        weight = ops.dequantize_per_channel(self.weight, self.scales, None, 0, -128, 127, torch.int8)
+        x = ops.quantize_per_tensor(x, 0.02, 128, 0, 255, torch.uint8)
+        x = ops.dequantize_per_tensor(x, 0.02, 128, 0, 255, torch.uint8)
+        return x @ weight.t()
+
+
+def test_a_converted_model_runs_whole() -> None:
+    report = dort_compare.compare(Converted(), (torch.randn(40, 3),), fallback=False)
+    assert report.verdict == "agree", str(report)
+    exact = [row for row in report.rows if row.target.startswith("quantized_decomposed")]
+    assert [row.local.max_abs for row in exact] == [0, 0, 0]
