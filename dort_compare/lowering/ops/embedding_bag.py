@@ -1,4 +1,4 @@
-"""Sums and means of rows of a table, bag by bag, and the gradients that go back to table and weights."""
+"""Sums, means and largest elements of rows of a table, bag by bag; the gradients that go back to table and weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
-from dort_compare.lowering.ops.operands import refusing_negative
+from dort_compare.lowering.ops.embedding_bag_max import gradient_of_largest, largest_of_bags
+from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -31,33 +32,43 @@ def embedding_bag(
     """_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, ...)
     -> (Tensor, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices)
 
-    ``bag_size`` is counted for means only; ``maximum_indices`` is then a copy of it.
+    ``bag_size`` is not counted for sums; ``maximum_indices`` is a copy of it but where the largest are asked for.
     """
-    _refuse(op, indices, mode)
+    _refuse(op, indices)
     output, offset2bag, bag_size, _ = op.result
-    count = output.shape[0]
-    starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
-    bags = _bags(op, indices, starts)
+    size = [_count(op, offsets, include_last_offset), op.size(weight, 1)]
+    bags = _bags(op, indices, op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets)
     rows = op.Gather(weight, refusing_negative(op, indices), axis=0)
-    rows = _weighted(op, rows, per_sample_weights)
-    rows = _without_padding(op, rows, indices, padding_idx)
-    sums = _sums(op, rows, bags, [count, output.shape[1]], opmath(op.result_dtype))
-    sizes = op.Expand(op.const(0, bag_size.dtype), op.dims([count]))
+    sizes = maximum_indices = op.Expand(op.const(0, bag_size.dtype), op.dims(size[:1]))
+    ones = op.Expand(op.const(1, bag_size.dtype), op.Shape(indices))
+    ones = _without_padding(op, ones, indices, padding_idx)
+    if mode in (_MEAN, _MAX):
+        sizes = maximum_indices = op.ScatterElements(sizes, bags, ones, axis=0, reduction="add")
+    if mode == _MAX:
+        result, maximum_indices = largest_of_bags(op, rows, indices, bags, op.cast(ones, torch.bool), size)
+    else:
+        rows = _without_padding(op, _weighted(op, rows, per_sample_weights), indices, padding_idx)
+        result = _sums(op, rows, bags, size, opmath(op.result_dtype))
     if mode == _MEAN:
-        ones = op.Expand(op.const(1, bag_size.dtype), op.Shape(indices))
-        ones = _without_padding(op, ones, indices, padding_idx)
-        sizes = op.ScatterElements(sizes, bags, ones, axis=0, reduction="add")
         divisor = op.Max(sizes, op.const(1, bag_size.dtype))
-        sums = op.Div(sums, op.Unsqueeze(op.cast(divisor, opmath(op.result_dtype)), [1]))
+        result = op.Div(result, op.Unsqueeze(op.cast(divisor, opmath(op.result_dtype)), [1]))
     if tuple(offset2bag.shape) == (0,):
         bags = op.const([], offset2bag.dtype)
     bags = op.cast(bags, offset2bag.dtype)
     if _is_left_out(output, mode, padding_idx):
         bags = op.mark_opaque(op.Identity(bags), "torch's kernel leaves it out")
-    if tuple(bag_size.shape) != (count,):
+    if not same_shape(bag_size.shape, output.shape[:1]):
         reason = "torch's bag for the end of the last one"
-        return sums, bags, op.opaque(2, reason), op.opaque(3, reason)
-    return sums, bags, sizes, op.Identity(sizes)
+        return result, bags, op.opaque(2, reason), op.opaque(3, reason)
+    return result, bags, sizes, op.Identity(maximum_indices)
+
+
+def _count(op: Builder, offsets: ir.Value, include_last_offset: bool) -> Dim:
+    """How many bags there are."""
+    count = op.size(offsets, 0)
+    if not include_last_offset:
+        return count
+    return count - 1 if isinstance(count, int) else op.Sub(count, 1)
 
 
 def _is_left_out(output: torch.Tensor, mode: int, padding_idx: int) -> bool:
@@ -66,9 +77,7 @@ def _is_left_out(output: torch.Tensor, mode: int, padding_idx: int) -> bool:
     return is_on_cpu and output.dtype == torch.bfloat16 and mode not in (_MEAN, _MAX) and padding_idx < 0
 
 
-def _refuse(op: Builder, indices: ir.Value, mode: int) -> None:
-    if mode == _MAX:
-        raise op.unsupported("the largest of a bag")
+def _refuse(op: Builder, indices: ir.Value) -> None:
     if len(shape_of(indices)) != 1 or is_empty(indices):
         raise op.unsupported("no indices")
 
@@ -121,7 +130,10 @@ def embedding_bag_backward(
     padding_idx: int = -1,
 ) -> ir.Value:
     """_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, ...) -> Tensor"""
-    _refuse(op, indices, mode)
+    _refuse(op, indices)
+    size = [num_weights, op.size(grad, 1)]
+    if mode == _MAX:
+        return gradient_of_largest(op, grad, bag_size, maximum_indices, size)
     if scale_grad_by_freq:
         raise op.unsupported("gradients divided by the frequency of their rows")
     dtype = opmath(op.result.dtype)
@@ -132,7 +144,7 @@ def embedding_bag_backward(
         grad_of_bag = grad
     rows = op.Gather(grad_of_bag, _bags_of(op, indices, offsets, offset2bag), axis=0)
     rows = _without_padding(op, _weighted(op, rows, per_sample_weights), indices, padding_idx)
-    return _sums(op, rows, indices, [num_weights, op.size(grad, 1)], dtype)
+    return _sums(op, rows, indices, size, dtype)
 
 
 def _bags_of(op: Builder, indices: ir.Value, offsets: ir.Value, offset2bag: ir.Value) -> ir.Value:
@@ -153,7 +165,7 @@ def embedding_bag_per_sample_weights_backward(
     padding_idx: int = -1,
 ) -> ir.Value:
     """_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, ...) -> Tensor"""
-    _refuse(op, indices, mode)
+    _refuse(op, indices)
     rows = op.Gather(grad, _bags_of(op, indices, offsets, offset2bag), axis=0)
     products = op.Mul(rows, op.Gather(weight, indices, axis=0))
     return _without_padding(op, op.ReduceSum(products, [1], keepdims=0), indices, padding_idx)
