@@ -242,7 +242,7 @@ def all_positive(x: Tensor) -> Tensor:
 
 def around_a_fallback(x: Tensor) -> Tensor:
     """A check in a graph that is cut."""
-    return below_four(x + 0 * torch.igamma(x.abs() + 1, x.abs()))
+    return below_four(x + 0 * torch.linalg.eigvalsh(torch.diag(x)))
 
 
 def allocated(x: Tensor) -> Tensor:

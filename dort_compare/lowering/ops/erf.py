@@ -154,10 +154,11 @@ def erf(op: Builder, x: ir.Value) -> ir.Value:
 @in_float64
 def erfc(op: Builder, x: ir.Value) -> ir.Value:
     """erfc(Tensor self) -> Tensor"""
-    return _erfc(op, x)
+    return erfc_in_float64(op, x)
 
 
-def _erfc(op: Builder, x: ir.Value) -> ir.Value:
+def erfc_in_float64(op: Builder, x: ir.Value) -> ir.Value:
+    """1 - erf(x)"""
     size = op.Abs(x)
     tail = _positive_erfc(op, size)
     outer = op.Where(op.Less(x, 0), op.Sub(2, tail), tail)
@@ -175,7 +176,7 @@ def erfcx(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _erfcx(op: Builder, x: ir.Value) -> ir.Value:
-    return op.Where(op.Less(x, 1), op.Mul(op.Exp(op.Mul(x, x)), _erfc(op, x)), _scaled_tail(op, x))
+    return op.Where(op.Less(x, 1), op.Mul(op.Exp(op.Mul(x, x)), erfc_in_float64(op, x)), _scaled_tail(op, x))
 
 
 def _central_erf(op: Builder, x: ir.Value) -> ir.Value:
@@ -217,7 +218,7 @@ def log_ndtr(op: Builder, x: ir.Value) -> ir.Value:
     """
     t = op.Mul(x, math.sqrt(0.5))
     low = op.Sub(op.Log(op.Mul(_erfcx(op, op.Neg(t)), 0.5)), op.Mul(t, t))
-    return op.Where(op.Less(x, -1), low, log1p(op, op.Mul(_erfc(op, t), -0.5)))
+    return op.Where(op.Less(x, -1), low, log1p(op, op.Mul(erfc_in_float64(op, t), -0.5)))
 
 
 @lowering(aten.erfinv.default, prims.erf_inv.default)

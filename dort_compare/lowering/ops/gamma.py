@@ -50,10 +50,14 @@ def _positive_lgamma(op: Builder, x: ir.Value) -> ir.Value:
     factors = [op.Add(x, float(k)) for k in range(9)]
     product = op.Where(small, functools.reduce(op.Mul, factors), 1.0)
     large = op.Where(small, op.Add(x, 9.0), x)
-    series = op.Div(polynomial(op, op.Reciprocal(op.Mul(large, large)), _STIRLING), large)
     main = op.Sub(op.Mul(op.Sub(large, 0.5), op.Log(large)), large)
-    value = op.Sub(op.Add(op.Add(main, math.log(2 * math.pi) / 2), series), op.Log(product))
+    value = op.Sub(op.Add(op.Add(main, math.log(2 * math.pi) / 2), stirling(op, large)), op.Log(product))
     return op.Where(op.Or(op.Equal(x, 1), op.Equal(x, 2)), 0, value)
+
+
+def stirling(op: Builder, x: ir.Value) -> ir.Value:
+    """1 / (12 x) - 1 / (360 x^3) + ..., for x from 10 on."""
+    return op.Div(polynomial(op, op.Reciprocal(op.Mul(x, x)), _STIRLING), x)
 
 
 @lowering(aten.digamma.default, prims.digamma.default)

@@ -71,6 +71,23 @@ def zeta_at_number(dtype: torch.dtype) -> Iterable[Sample]:
     yield from (case(new(dtype, 5, low=1.1, high=4), q) for q in (1, 0.3, -2))
 
 
+def parameters(dtype: torch.dtype) -> Iterable[Sample]:
+    """In and beside the regions of the formulas: small ones, both alike, one far beyond the other, and the ends."""
+    for low, high, furthest in ((0.01, 1.5, 1.5), (0.1, 10, 20), (15, 25, 40), (150, 250, 300)):
+        yield case(new(dtype, 60, low=low, high=high), new(dtype, 60, low=low, high=furthest))
+        yield case(new(dtype, 3, 1, low=low, high=high), new(dtype, 20, low=low, high=furthest))
+    a = new(dtype, 60, low=21, high=199)
+    yield case(a, a * new(dtype, 60, low=0.75, high=1.25))
+    yield case(torch.tensor([1e-8, 1e-3, 2.0], dtype=dtype), torch.tensor([1e-3, 1e-7, 1e-6], dtype=dtype))
+    ends = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 30.0, torch.inf, -torch.inf, torch.nan], dtype=dtype)
+    yield case(ends.unsqueeze(1), ends)
+    yield case(new(dtype, 0, 3), new(dtype))
+
+
+def alike_parameters(dtype: torch.dtype) -> Iterable[Sample]:
+    yield case(new(dtype, 60, low=0.1, high=25), new(dtype, 60, low=0.1, high=40))
+
+
 def arguments(dtype: torch.dtype) -> Iterable[Sample]:
     yield from within(-4, 30, (1e-4,))(dtype)
     if dtype.is_floating_point:
@@ -114,6 +131,8 @@ ROWS = (
     Row(aten.special_zeta.self_scalar, (), zeta_of_number, WIDE, SUM),
     Row(aten.special_zeta.other_scalar, (), zeta_at_number, WIDE, SUM),
     Row(prims.zeta.default, (), hurwitz_alike, WIDE, SUM),
+    *(Row(getattr(aten, name).default, (name,), parameters, FLOATS, SUM) for name in ("igamma", "igammac")),
+    *(Row(getattr(prims, name).default, (), alike_parameters, FLOATS, SUM) for name in ("igamma", "igammac")),
     Row(aten.i0.default, (), moderate, FLOATS, SUM),
     Row(prims.bessel_i0.default, (), few(moderate), WIDE, SUM),
     *(
