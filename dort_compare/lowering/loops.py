@@ -51,11 +51,12 @@ def repeated(op: Builder, state: State, going: Going, step: Step) -> tuple[ir.Va
 def loop_while(
     op: Builder, state: State, going: Callable[..., ir.Value], step: Callable[..., State]
 ) -> tuple[ir.Value, ...]:
-    """The state after as many steps as it is ``going`` on, which is asked before each. It keeps dtypes and shapes."""
+    """The state after as many steps as it is ``going`` on, which is asked before each, and, stacked, that after each
+    step. It keeps dtypes and shapes."""
 
     def body(_rounds: ir.Value, _asked: ir.Value, *before: ir.Value) -> State:
         after = step(*before)
-        return going(*after), *after
+        return going(*after), *after, *after
 
     return _loop(op, None, going(*state), state, [value.shape for value in state], body)
 

@@ -96,7 +96,7 @@ def test_one_model_takes_every_course(model: nn.Module) -> None:
 
 @pytest.mark.parametrize("make", INPUTS.values(), ids=INPUTS)
 def test_what_a_course_comes_to_is_compared(make: Callable[[], Tensor], model: nn.Module, tmp_path: Path) -> None:
-    backward = isinstance(model, Branches)  # torch differentiates no while_loop
+    backward = isinstance(model, Branches)
     report = compare(model, (make(),), backward=backward, dump=tmp_path)
     assert report.verdict == "agree", report
     assert not report.fallbacks
@@ -106,6 +106,19 @@ def test_what_a_course_comes_to_is_compared(make: Callable[[], Tensor], model: n
     offline = check(tmp_path)
     assert offline.verdict == "agree"
     assert len(offline.rows) == len(report.rows)
+
+
+@pytest.mark.parametrize("make", ["above", "small"])
+def test_the_gradient_of_a_loop(make: str) -> None:
+    """Torch saves what is carried after each round, one row of it where there is no round."""
+    torch.manual_seed(0)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        report = compare(Loop(), (INPUTS[make](),), backward=True, loss=lambda found: found[1].sin().sum())
+    assert report.verdict == "agree", report
+    assert not report.fallbacks
+    assert {row.status for row in report.rows} == {"ok"}
+    assert "torch.ops.higher_order.while_loop_stack_output" in {row.target for row in report.rows}
+    assert {row.name for row in report.outputs if row.kind == "gradient"} >= {"linear.weight", "linear.bias"}
 
 
 @pytest.mark.parametrize(("make", "verdict"), [("above", "diverge"), ("below", "agree")])

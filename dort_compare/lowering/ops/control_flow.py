@@ -41,11 +41,35 @@ def while_loop(
     op: Builder, goes_on: Body, body: Body, carried: Sequence[Any], additional: Sequence[Any]
 ) -> tuple[ir.Value, ...]:
     """while_loop(GraphModule cond, GraphModule body, Any[] carried, Any[] additional) -> Any[]"""
+    return _looped(op, goes_on, body, _tensors(op, carried), additional)[: len(carried)]
 
+
+@lowering(higher_order.while_loop_stack_output)
+def while_loop_stack_output(
+    op: Builder, goes_on: Body, body: Body, carried: Sequence[Any], additional: Sequence[Any]
+) -> tuple[ir.Value, ...]:
+    """while_loop_stack_output(GraphModule cond, GraphModule body, Any[] carried, Any[] additional) -> Tensor[]
+
+    What is carried after each step; without any step one row, of what is carried before.
+    """
+    before = _tensors(op, carried)
+    after = _looped(op, goes_on, body, before, additional)[len(before) :]
+    return tuple(_rows(op, op.Unsqueeze(first, [0]), rows) for first, rows in zip(before, after, strict=True))
+
+
+def _looped(
+    op: Builder, goes_on: Body, body: Body, carried: Sequence[ir.Value], additional: Sequence[Any]
+) -> tuple[ir.Value, ...]:
     def going(*state: ir.Value) -> ir.Value:
         return _one(op, *goes_on(*state, *additional))
 
-    return loop_while(op, _tensors(op, carried), going, lambda *state: _tensors(op, body(*state, *additional)))
+    return loop_while(op, carried, going, lambda *state: _tensors(op, body(*state, *additional)))
+
+
+def _rows(op: Builder, instead: ir.Value, rows: ir.Value) -> ir.Value:
+    """The rows, or what stands for them where there are none."""
+    count = op.Shape(rows, start=0, end=1)
+    return op.Slice(op.Concat(instead, rows, axis=0), op.Min(count, [1]), [2**62], [0])
 
 
 def _one(op: Builder, condition: ir.Value) -> ir.Value:
