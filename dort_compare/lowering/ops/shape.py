@@ -123,7 +123,7 @@ def cat(op: Builder, tensors: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     return joined[0] if len(joined) == 1 else op.Concat(*joined, axis=dim % rank)
 
 
-@lowering(aten.slice.Tensor)
+@lowering(aten.slice.Tensor, aten.slice_copy.Tensor)
 def slice_(
     op: Builder, x: ir.Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim = 1
 ) -> ir.Value:
@@ -132,7 +132,7 @@ def slice_(
     return op.Slice(x, op.dims([first]), op.dims([last]), [dim], op.dims([step]))
 
 
-@lowering(aten.select.int)
+@lowering(aten.select.int, aten.select_copy.int)
 def select(op: Builder, x: ir.Value, dim: int, index: Dim) -> ir.Value:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     return op.Gather(x, op.const(index), axis=dim)
@@ -187,7 +187,7 @@ def select_backward(op: Builder, grad: ir.Value, input_sizes: Sequence[Dim], dim
     return _pad(op, op.Unsqueeze(grad, [dim]), rank, dim, before, minus(op, size, plus(op, before, 1)))
 
 
-@lowering(aten.split.Tensor)
+@lowering(aten.split.Tensor, aten.split_copy.Tensor)
 def split(op: Builder, x: ir.Value, split_size: Dim, dim: int = 0) -> tuple[ir.Value, ...]:
     """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
     equal: list[Dim] = [split_size] * (len(op.result) - 1)
