@@ -13,6 +13,7 @@ from torch._C import DispatchKey
 from torch._guards import detect_fake_mode
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
 from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.dtypes import is_floating_tensor
@@ -79,9 +80,11 @@ def _definition_of(call: fx.Node, decompositions: _Table) -> fx.GraphModule:
     def compute(*values: Any) -> Any:
         known = {**bodies, **dict(zip(operands, values, strict=True))}
         args, kwargs = fx.map_arg((call.args, call.kwargs), known.__getitem__)
-        return _function(call.target)(*args, **kwargs)
+        return _of_known_dtypes(_function(call.target)(*args, **kwargs), call.meta["val"])
 
-    traced = _traced(compute, [_asking(node.meta["val"]) for node in operands], decompositions)
+    without = _without_gradients(call)
+    given = [node.meta["val"] if node in without else _asking(node.meta["val"]) for node in operands]
+    traced = _traced(compute, given, decompositions)
     _spare_unset_memory(traced.graph)
     return traced
 
@@ -98,6 +101,27 @@ def _put_in_place(call: fx.Node, traced: fx.GraphModule) -> list[fx.Node]:
     for copy in copies:
         copy.meta.update(origin)
     return copies
+
+
+def _of_known_dtypes(results: Any, known: Any) -> Any:
+    """Results of a definition in the dtypes that the graph has them in: torch takes a logarithm of a sum that attention
+    computes in float64 for float32."""
+    leaves, structure = pytree.tree_flatten(results)
+    pairs = zip(leaves, pytree.tree_leaves(known), strict=True)
+    return pytree.tree_unflatten(
+        [x.to(like.dtype) if isinstance(x, torch.Tensor) else x for x, like in pairs], structure
+    )
+
+
+def _without_gradients(call: fx.Node) -> set[Any]:
+    """What the scores of attention are computed with that asks for no gradient."""
+    if call.target is not higher_order.flex_attention_backward:
+        return set()
+    joint: Any = call.args[8]
+    buffers: Any = call.args[12]
+    results: Any = _bodies(call)[joint].graph.output_node().args[0]
+    gradients = results[5:]  # after those by the score and by four indices
+    return {*buffers} - {buffer for buffer, gradient in zip(buffers, gradients, strict=True) if gradient is not None}
 
 
 def _asking(value: Any) -> Any:

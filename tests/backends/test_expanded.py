@@ -66,12 +66,15 @@ def causal(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Grouped heads, capped scores with a bias that is learned, and a causal mask."""
+    """Grouped heads, capped scores with a bias that is learned and one that is not, and a causal mask."""
+
+    slope: Tensor
 
     def __init__(self, with_mask: bool = True) -> None:
         super().__init__()
         self.projection = nn.Linear(8, 32)
         self.bias = nn.Parameter(torch.randn(4, 16))
+        self.register_buffer("slope", torch.randn(4))
         self.with_mask = with_mask
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,9 +83,15 @@ class Attention(nn.Module):
         mask = flex.create_block_mask(causal, None, None, length, length, device="cpu") if self.with_mask else None
 
         def capped(score: Tensor, _: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            return torch.tanh(score / 5) * 5 + self.bias[head, (row - column).abs()]
+            return torch.tanh(score / 5) * 5 + self.bias[head, (row - column).abs()] + self.slope[head]
 
         return flex.flex_attention(query, key, value, capped, mask, enable_gqa=True, return_lse=True)
+
+
+class AttentionAlone(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x[:, None]
+        return flex.flex_attention(heads, heads.cos(), heads.sin())
 
 
 @pytest.fixture(params=LOOPS)
@@ -152,6 +161,13 @@ def test_the_gradient_of_flex_attention(autocast: torch.dtype | None, monkeypatc
     torch.manual_seed(0)
     report = agrees(Attention(), torch.randn(2, 16, 8), autocast=autocast)
     assert "bias" in {row.name for row in report.outputs if row.kind == "gradient"}
+
+
+def test_flex_attention_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's graphs say that the logarithms of the sums are float32, its definition says float64."""
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
+    torch.manual_seed(0)
+    agrees(AttentionAlone(), torch.randn(2, 16, 4, dtype=torch.float64).requires_grad_())
 
 
 @pytest.mark.parametrize("most", [10, expanded.MOST_NODES])
