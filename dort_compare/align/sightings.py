@@ -14,7 +14,6 @@ import torch
 from torch import fx, nn
 
 from dort_compare.align.traced_calls import (
-    Identity,
     TracedCall,
     incoming_gradients,
     modules_of,
@@ -23,7 +22,7 @@ from dort_compare.align.traced_calls import (
     traced_calls,
 )
 from dort_compare.backends.record import TracedGraph
-from dort_compare.trace.module_calls import Kind, ModuleCall, ModuleCalls, leaves, on_gradient
+from dort_compare.trace.module_calls import Identity, Kind, ModuleCall, ModuleCalls, leaves, on_gradient
 from dort_compare.trace.watched import See
 
 RunGraph = Callable[[fx.GraphModule, list[Any], See], Any]
@@ -37,26 +36,22 @@ class GraphCall:
     ``root``, and runs where it is in ``active``; the modules at the same places below are meant.
     """
 
-    names: Mapping[int, str]
+    calls: ModuleCalls
     root: str
     active: str
 
     def module(self, identity: Identity) -> str | None:
         """The path of the module that stands for the one that was meant when the graph was traced."""
-        name = self.names.get(identity) if isinstance(identity, int) else _below(self.root, identity)
+        name = self.calls.name(identity)
         is_below = name is not None and (not self.root or f"{name}.".startswith(f"{self.root}."))
         if name is None or self.root == self.active or not is_below:
             return name
-        return _below(self.active, name[len(self.root) :])
+        return f"{self.active}.{name[len(self.root) :].strip('.')}".strip(".")
 
     def module_of(self, node: fx.Node) -> str:
         """The path of the innermost module of the model that a node stems from."""
         found = (self.module(identity) for identity in reversed(modules_of(node)))
         return next((name for name in found if name is not None), self.active)
-
-
-def _below(root: str, path: str) -> str:
-    return f"{root}.{path.strip('.')}".strip(".")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +111,7 @@ class Lookout:
 
     def _outputs(self, graph: TracedGraph) -> _Shows:
         active = self.calls.active[-1].module if self.calls.active else ""
-        run = GraphCall(self.calls.names, self._roots.setdefault(graph, active), active)
+        run = GraphCall(self.calls, self._roots.setdefault(graph, active), active)
         if graph not in self._traced:
             self._traced[graph] = traced_calls(graph.graph_module.graph)
         begun = []

@@ -11,15 +11,14 @@ import torch
 from torch import fx
 
 from dort_compare.backends.duplicates import MERGED, PLACE
-from dort_compare.backends.regions import AT_PATH
+from dort_compare.backends.regions import MOVED
 from dort_compare.descriptors import by_tangent, saved_values
+from dort_compare.trace.module_calls import Identity, Like
 from dort_compare.views import history
 
 Level = tuple[str, str]
 """Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
 
-Identity = int | str
-"""The ``id`` of a module object, or its path below the module that was compiled."""
 Stack = tuple[Level, ...]
 """A call of a module, the last, with those around it."""
 
@@ -150,7 +149,7 @@ def _stack(meta: Mapping[str, Any], key: str = "nn_module_stack") -> Stack:
 
 def _identity(level: Level) -> Identity:
     """0, which no module has, for a name: a program that torch.export has made brings those of its own modules."""
-    if level[0].startswith(AT_PATH):
-        return level[1]
-    identity = level[0].partition("@")[0]
-    return int(identity) if identity.isdecimal() else 0
+    *moved, key = level[0].rsplit(":", 2)
+    identity = key.partition("@")[0]
+    number = int(identity) if identity.isdecimal() else 0
+    return Like(number, moved[-1], level[1]) if level[0].startswith(MOVED) else number

@@ -12,12 +12,14 @@ from torch import fx
 from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.provenance import dotted_path
 
-AT_PATH = "at:"
-"""Begins the key, in a module stack, of a module of which the path alone is known, not the ``id``."""
+MOVED = "moved"
+"""Begins the key, in a module stack, of a module of which torch knows one like it, not its ``id``."""
 _STACK = "nn_module_stack"
 _Stack = Mapping[str, tuple[str, Any]]
 _Moves = Mapping[str, str]
 """From the paths of the modules that a region was traced with to those of the modules of one of its calls."""
+_Traced = Mapping[fx.GraphModule, fx.Node]
+"""By region the call that it was traced at."""
 
 
 def write_out_regions(graph_module: fx.GraphModule) -> None:
@@ -27,19 +29,45 @@ def write_out_regions(graph_module: fx.GraphModule) -> None:
     them; here they are said to stem from those of their own.
     """
     sources = {node.name: _source(node) for node in graph_module.graph.find_nodes(op="placeholder")}
-    _write_out_in(graph_module, sources)
+    _write_out_in(graph_module, sources, _traced_at(graph_module))
 
 
-def _write_out_in(graph_module: fx.GraphModule, sources: Mapping[str, str]) -> None:
+def _write_out_in(graph_module: fx.GraphModule, sources: Mapping[str, str], traced_at: _Traced) -> None:
     for nested in graph_module.children():
         if isinstance(nested, fx.GraphModule):
-            _write_out_in(nested, sources)
-    calls = graph_module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.invoke_subgraph)
+            _write_out_in(nested, sources, traced_at)
+    calls = _calls(graph_module)
     for call in calls:
-        _write_out(call, sources)
+        _write_out(call, sources, traced_at[_region(call)])
     if calls:
         graph_module.delete_all_unused_submodules()
         graph_module.recompile()
+
+
+def _calls(graph_module: fx.GraphModule) -> list[fx.Node]:
+    target = torch.ops.higher_order.invoke_subgraph
+    return list(graph_module.graph.find_nodes(op="call_function", target=target))
+
+
+def _traced_at(graph_module: fx.GraphModule) -> _Traced:
+    """The modules around that call are around every node of the region."""
+    found: dict[fx.GraphModule, fx.Node] = {}
+    for graph in (each for each in graph_module.modules() if isinstance(each, fx.GraphModule)):
+        for call in _calls(graph):
+            region = _region(call)
+            if region not in found or (len(_levels(call)) > len(_levels(found[region])) and _is_around(call, region)):
+                found[region] = call
+    return found
+
+
+def _is_around(call: fx.Node, region: fx.GraphModule) -> bool:
+    around = [*_levels(call)]
+    stacks = [[*_levels(node)] for node in region.graph.nodes if _levels(node)]
+    return all(stack[: len(around)] == around for stack in stacks)
+
+
+def _levels(node: fx.Node) -> _Stack:
+    return node.meta.get(_STACK) or {}
 
 
 def _source(node: fx.Node) -> str:
@@ -61,20 +89,36 @@ def _given(call: fx.Node) -> dict[fx.Node, Any]:
     return dict(zip(_region(call).graph.find_nodes(op="placeholder"), call.args[2:], strict=True))
 
 
-def _write_out(call: fx.Node, sources: Mapping[str, str]) -> None:
+def _write_out(call: fx.Node, sources: Mapping[str, str], traced_at: fx.Node) -> None:
     given = _given(call)
-    moves = _moves((sources.get(name.name, ""), sources.get(str(each), "")) for name, each in given.items())
-    around = call.meta.get(_STACK) or {}
-    for copy in put_in_place(call, _region(call), given):
-        copy.meta[_STACK] = _stack(copy.meta.get(_STACK) or {}, around, moves)
+    parameters = ((sources.get(name.name, ""), sources.get(str(each), "")) for name, each in given.items())
+    moves = _moves(parameters, _innermost(traced_at), _innermost(call))
+    copies = put_in_place(call, _region(call), given)
+    if call is not traced_at:
+        for copy in copies:
+            inside = list(_levels(copy).items())[len(_levels(traced_at)) :]
+            moved = {_key(call, key, path): (_moved(dotted_path(path), moves), kind) for key, (path, kind) in inside}
+            copy.meta[_STACK] = {**_levels(call), **moved}
 
 
-def _moves(sources: Iterable[tuple[str, str]]) -> _Moves:
-    """As the parameters of the two calls tell, whose paths differ in front."""
+def _innermost(call: fx.Node) -> str:
+    """The path of the module that makes a call, or that the region is of."""
+    *_, path = ("", *(dotted_path(path) for path, _ in _levels(call).values()))
+    return path
+
+
+def _moves(parameters: Iterable[tuple[str, str]], traced_in: str, called_in: str) -> _Moves:
+    """As the paths of the two calls, and of their parameters, tell, which differ in front.
+
+    A parameter that is outside of the module of the one call only is tied to another module's, and tells nothing.
+    """
     found: dict[str, str] = {}
-    for traced, given in sources:
+    within = [(f"{traced_in}.", f"{called_in}.")] if traced_in and called_in and traced_in != called_in else []
+    for traced, given in (*parameters, *within):
+        if any(traced.startswith(one) and not given.startswith(other) for one, other in within):
+            continue
         before, after = traced.split("."), given.split(".")
-        while before and after and before.pop() == after.pop():
+        while before and after and before.pop() == after.pop() and before != after:
             found.setdefault(".".join(before), ".".join(after))
     return found
 
@@ -88,13 +132,7 @@ def _moved(path: str, moves: _Moves) -> str:
     return path
 
 
-def _stack(traced: _Stack, around: _Stack, moves: _Moves) -> _Stack:
-    """The modules around a node of a region, in a call that has those ``around`` it."""
-    known = {dotted_path(path) for path, _ in around.values()}
-    found = dict(around)
-    for key, (path, kind) in traced.items():
-        here = dotted_path(path)
-        there = _moved(here, moves)
-        if there not in known:
-            found[key if there == here else AT_PATH + there] = (path if there == here else there, kind)
-    return found
+def _key(call: fx.Node, key: str, path: str) -> str:
+    """Says which module was traced, and at which path; what several calls have moved, by the first of these."""
+    origin = key if key.startswith(MOVED) else f"{dotted_path(path)}:{key}"
+    return f"{MOVED}:{call.name}:{origin}"

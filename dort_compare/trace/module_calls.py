@@ -35,6 +35,19 @@ class Place:
     leaf: str
 
 
+@dataclass(frozen=True)
+class Like:
+    """A module that a compiled graph knows by its ``path``, and by the ``id`` and path of a module like it."""
+
+    module: int
+    path_of_module: str
+    path: str
+
+
+Identity = int | Like
+"""The ``id`` of a module object, or what is known instead."""
+
+
 class ModuleCalls:
     """Names the calls of a model's modules in one execution; a module under several paths goes by the first.
 
@@ -44,8 +57,16 @@ class ModuleCalls:
 
     def __init__(self, model: nn.Module) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
+        self._paths = {path: id(module) for path, module in model.named_modules(remove_duplicate=False)}
         self.active: list[ModuleCall] = []
         self.begun: Counter[str] = Counter()
+
+    def name(self, module: Identity) -> str | None:
+        """The name of a module of the model, None for others."""
+        if isinstance(module, int):
+            return self.names.get(module)
+        path = _beside(self.names.get(module.module, ""), module.path_of_module, module.path)
+        return self.names.get(self._paths.get(path, 0))
 
     def begin(self, module: str) -> ModuleCall:
         """The next call of the module."""
@@ -90,6 +111,16 @@ class ModuleCalls:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _beside(name: str, path: str, other: str) -> str:
+    """The name at the path ``other`` where ``name`` is at ``path``: a graph may name modules from another one on."""
+    names, parts = name.split("."), path.split(".")
+    while names and parts and names[-1] == parts[-1]:
+        names.pop()
+        parts.pop()
+    above = "".join(f"{part}." for part in parts)
+    return ".".join([*names, other.removeprefix(above)])
 
 
 def leaves(result: Any) -> dict[str, torch.Tensor]:

@@ -52,6 +52,74 @@ class Stack(nn.Module):
         return x
 
 
+class Encoded(nn.Module):
+    """The calls of a region are at several depths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = nn.Sequential(Inner(), Inner()), Inner()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(self.encoder(x))
+
+
+class Tied(nn.Module):
+    """A weight is in three modules, and one of these in two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Inner(), Inner(), Inner()
+        self.second.linear = self.first.linear
+        self.third.linear.weight = self.first.linear.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.third(self.second(self.first(x)))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.Softplus()
+
+    @region
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(x) * 2
+
+
+class WithoutParameters(nn.Module):
+    """One of the modules is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Scaled(), nn.Sequential(Scaled())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(self.second(self.first(x)))
+
+
+class Crossed(nn.Module):
+    """Twice within a region another one is called, and each time of another module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = Inner(), Inner()
+
+    @region
+    def forward(self, x: Tensor) -> Tensor:
+        return self.one(self.other(self.one(x)))
+
+
+class Crossing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Crossed() for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x) + layer(x.cos())
+        return x
+
+
 class Checkpointed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -69,18 +137,37 @@ def activated(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 class OfFunctions(nn.Module):
+    """The function is called of one module more than once."""
+
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
+        for layer in (*self.layers, *self.layers):
             x = activated(layer, x)
+        return x
+
+
+class NamedOtherwise(nn.Module):
+    """``self`` has another name: torch's paths begin with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Inner() for _ in range(2))
+
+    def forward(this, x: Tensor) -> Tensor:  # noqa: N805
+        for layer in this.layers:
+            x = layer(x)
         return x
 
 
 MODELS: dict[str, type[nn.Module]] = {
     "modules": Stack,
+    "at several depths": Encoded,
+    "tied": Tied,
+    "without parameters": WithoutParameters,
+    "crossing": Crossing,
     "checkpointed": Checkpointed,
     "functions": OfFunctions,
 }
@@ -114,6 +201,12 @@ def test_every_call_of_a_region_is_told_by_its_own_modules(model: nn.Module, x: 
     computing = {path for path, module in model.named_modules() if not [*module.children()]}
     assert computing <= {row.module for row in report.rows}
     assert computing <= {row.module for row in report.modules}
+    assert {row.status for row in report.modules} == {"ok"}
+
+
+def test_modules_are_known_where_torch_has_other_paths(x: Tensor) -> None:
+    report = compare(NamedOtherwise(), (x,))
+    assert {(row.module, row.status) for row in report.modules} >= {("layers.1.linear", "ok"), ("layers.1.act", "ok")}
     assert {row.status for row in report.modules} == {"ok"}
 
 

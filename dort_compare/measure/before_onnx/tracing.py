@@ -81,11 +81,11 @@ class Tracing:
     def settle_unread(self) -> None:
         """Settles suspects that equal a value computed within their module: what the graphs do not pass on, as nobody
         reads it, was held against another value. To be called where all outputs and gradients agree."""
-        names = ModuleCalls(self._model).names
+        calls = ModuleCalls(self._model)
 
         def run(graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
             def shown(node: fx.Node, value: torch.Tensor) -> None:
-                paths = [each if isinstance(each, str) else names.get(each) for each in modules_of(node)]
+                paths = [calls.name(each) for each in modules_of(node)]
                 self._matches.settle_within(paths, node, value)
                 see(node, value)
 
