@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.duplicates import MERGED, PLACE
+from dort_compare.backends.expanded import WITHIN
 from dort_compare.backends.regions import MOVED
 from dort_compare.descriptors import by_tangent, saved_values
 from dort_compare.trace.module_calls import Identity, Like
@@ -148,7 +149,10 @@ def _stack(meta: Mapping[str, Any], key: str = "nn_module_stack") -> Stack:
 
 
 def _identity(level: Level) -> Identity:
-    """0, which no module has, for a name: a program that torch.export has made brings those of its own modules."""
+    """0, which no module has, for a name: a program that torch.export has made brings those of its own modules; and for
+    a module that a loop calls, which eager traces."""
+    if level[0].startswith(WITHIN):
+        return 0
     *moved, key = level[0].rsplit(":", 2)
     identity = key.partition("@")[0]
     number = int(identity) if identity.isdecimal() else 0

@@ -23,8 +23,11 @@ from dort_compare.unset import UNSET
 
 MOST_NODES = 2**13
 """Of a loop that is spelled out."""
-_ORIGIN = ("nn_module_stack", "fwd_nn_module_stack", "stack_trace", "seq_nr", "partitioner_tag", "autograd_backward")
-"""What says, in the ``meta`` of a node, where it comes from: torch knows it of the operator, not of what is in it."""
+WITHIN = "within"
+"""Begins the key, in a module stack, of a module that a loop calls."""
+_PHASE = ("seq_nr", "partitioner_tag", "autograd_backward")
+"""What says, in the ``meta`` of a node, to which pass and operation it belongs: to those of the operator."""
+_STACKS = ("nn_module_stack", "fwd_nn_module_stack")
 _LOG = logging.getLogger("dort_compare.backends")
 _Table = Mapping[Any, Callable[..., Any]]
 
@@ -75,7 +78,8 @@ def _bodies(call: fx.Node) -> dict[fx.Node, fx.GraphModule]:
 
 def _definition_of(call: fx.Node, decompositions: _Table) -> fx.GraphModule:
     """What a call does, as a graph of plain operators that takes what ``_operands`` names."""
-    bodies, operands = _bodies(call), _operands(call)
+    bodies: dict[fx.Node, Any] = {node: _told(body) for node, body in _bodies(call).items()}
+    operands = _operands(call)
 
     def compute(*values: Any) -> Any:
         known = {**bodies, **dict(zip(operands, values, strict=True))}
@@ -96,11 +100,26 @@ def _operands(call: fx.Node) -> list[fx.Node]:
 
 def _put_in_place(call: fx.Node, traced: fx.GraphModule) -> list[fx.Node]:
     given = dict(zip(traced.graph.find_nodes(op="placeholder"), _operands(call), strict=True))
-    origin = {key: call.meta[key] for key in _ORIGIN if key in call.meta}
     copies = put_in_place(call, traced, given)
     for copy in copies:
-        copy.meta.update(origin)
+        _sign(copy.meta, call.meta)
     return copies
+
+
+def _sign(inner: dict[str, Any], outer: Mapping[str, Any]) -> None:
+    """Says of a node in an operator where it comes from: from the line and the modules in a body, else from those of
+    the operator. Modules that a loop calls are no calls that eager makes, and so their keys are not torch's."""
+    for key in _STACKS:
+        around, within = outer.get(key) or {}, inner.pop(key, None) or {}
+        known = [*within][: len(around)] == [*around]
+        own = {f"{WITHIN}:{name}": module for name, module in [*within.items()][len(around) :]} if known else {}
+        if around or own:
+            inner[key] = {**around, **own}
+    for key in _PHASE:
+        inner.pop(key, None)
+    inner.update({key: outer[key] for key in _PHASE if key in outer})
+    if not inner.get("stack_trace") and "stack_trace" in outer:
+        inner["stack_trace"] = outer["stack_trace"]
 
 
 def _of_known_dtypes(results: Any, known: Any) -> Any:
@@ -136,7 +155,19 @@ def _traced(compute: Callable[..., Any], operands: Sequence[Any], decompositions
     table = {**decompositions, torch.ops.flex_lib.zeros_and_scatter.default: _scattered}
     with mode, torch.no_grad():
         writing = make_fx(compute)(*operands)
-        return make_fx(functionalize(writing, remove="mutations"), decomposition_table=table)(*operands)
+        plain = functionalize(_told(writing), remove="mutations")
+        return make_fx(plain, decomposition_table=table)(*operands)
+
+
+def _told(graph_module: fx.GraphModule) -> Callable[..., Any]:
+    """The graph as a function of which a trace knows where each node comes from."""
+
+    def run(*values: Any) -> Any:
+        with fx.traceback.preserve_node_meta():
+            results = fx.Interpreter(graph_module).run(*values)
+        return [*results] if isinstance(results, list) else results  # vmap takes fx's own lists for leaves
+
+    return run
 
 
 def _spare_unset_memory(graph: fx.Graph) -> None:

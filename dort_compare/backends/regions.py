@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -94,11 +95,25 @@ def _write_out(call: fx.Node, sources: Mapping[str, str], traced_at: fx.Node) ->
     parameters = ((sources.get(name.name, ""), sources.get(str(each), "")) for name, each in given.items())
     moves = _moves(parameters, _innermost(traced_at), _innermost(call))
     copies = put_in_place(call, _region(call), given)
+
+    def relocated(stack: _Stack) -> _Stack:
+        inside = list(stack.items())[len(_levels(traced_at)) :]
+        moved = {_key(call, key, path): (_moved(dotted_path(path), moves), kind) for key, (path, kind) in inside}
+        return {**_levels(call), **moved}
+
     if call is not traced_at:
-        for copy in copies:
-            inside = list(_levels(copy).items())[len(_levels(traced_at)) :]
-            moved = {_key(call, key, path): (_moved(dotted_path(path), moves), kind) for key, (path, kind) in inside}
-            copy.meta[_STACK] = {**_levels(call), **moved}
+        _relocate(copies, relocated)
+
+
+def _relocate(nodes: Iterable[fx.Node], relocated: Callable[[_Stack], _Stack]) -> None:
+    """Says of nodes where they are, and of those in graphs that they hold, as other calls of the region do."""
+    for node in nodes:
+        node.meta[_STACK] = relocated(_levels(node))
+        held = node.op == "get_attr" and getattr(node.graph.owning_module, str(node.target), None)
+        if isinstance(held, fx.GraphModule):
+            own = fx.GraphModule(held, copy.deepcopy(held.graph))
+            _relocate(own.graph.nodes, relocated)
+            setattr(node.graph.owning_module, str(node.target), own)
 
 
 def _innermost(call: fx.Node) -> str:

@@ -17,6 +17,7 @@ from dort_compare.backends import expanded
 from dort_compare.lowering import registered, registry
 
 THIS = Path(__file__).name
+PRODUCT = "aten.addmm.default"
 
 
 class Recurrent(nn.Module):
@@ -54,6 +55,32 @@ class Nested(nn.Module):
             return sum_before + found.sum(0), found.exp()
 
         return scan(step, torch.zeros(3), x, dim=0)
+
+
+class Called(nn.Module):
+    """The module in the loop is called once beside it, too: that is the only call of it that eager makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def each(row: Tensor) -> Tensor:
+            row = self.layer(row)
+            return row.sin()
+
+        rows = map_rows(each, x)  # type: ignore[arg-type]
+        return self.layer(rows)
+
+
+class CalledInRegion(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    @torch.compiler.nested_compile_region
+    def forward(self, x: Tensor) -> Tensor:
+        return map_rows(lambda row: self.layer(row).sin(), x)  # type: ignore[arg-type, misc]
 
 
 LOOPS: dict[str, type[nn.Module]] = {"scan": Recurrent, "map": OfRows, "map in scan": Nested}
@@ -124,6 +151,26 @@ def test_every_round_of_a_loop_is_compared(loop: nn.Module, x: Tensor) -> None:
 
 def test_loops_in_half_precision(loop: nn.Module, x: Tensor) -> None:
     agrees(loop, x, autocast=torch.bfloat16)
+
+
+def test_what_is_in_a_loop_is_told_by_its_own_line_and_module(x: Tensor) -> None:
+    torch.manual_seed(0)
+    report = agrees(Called(), x)
+    forward = [row for row in report.rows if row.phase == "forward"]
+    assert {(row.module, row.code) for row in forward if row.target == "aten.sin.default"} == {("", "return row.sin()")}
+    assert {row.code for row in forward if row.target == PRODUCT} == {
+        "row = self.layer(row)",
+        "return self.layer(rows)",
+    }
+    assert {row.module for row in forward if row.target == PRODUCT} == {"layer"}
+    assert {row.status for row in report.modules} == {"ok"}
+
+
+def test_what_is_in_a_loop_in_a_region_is_told_by_its_own_module(x: Tensor) -> None:
+    torch.manual_seed(0)
+    report = agrees(nn.Sequential(*(CalledInRegion() for _ in range(3))), x)
+    found = [row.module for row in report.rows if (row.phase, row.target) == ("forward", PRODUCT)]
+    assert found == ["0.layer"] * 5 + ["1.layer"] * 5 + ["2.layer"] * 5
 
 
 def test_the_fast_backend_runs_loops(loop: nn.Module, x: Tensor) -> None:
