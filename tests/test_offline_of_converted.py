@@ -208,6 +208,56 @@ def test_a_cast_to_half_precision_and_back_is_a_fault_of_a_model_in_float32(
     assert {row.held_in for row in report.rows} == {None}
 
 
+class Raised(nn.Module):
+    """Values in half precision, which ONNX nodes raise to float32 where they compute with them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, z = torch.cat([x, x]), torch.cat([x, x + 1])
+        return (y * z).float().sigmoid()
+
+
+@pytest.fixture(scope="module")
+def raised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    return dumped(tmp_path_factory.mktemp("raised"), Raised(), torch.randn(3, 4).half())
+
+
+def as_it_is(model: onnx.ModelProto) -> None:
+    """Changes nothing."""
+
+
+def rounded_before_it_is_returned(model: onnx.ModelProto) -> None:
+    name = model.graph.output[0].name
+    next(node for node in model.graph.node if name in node.output).output[0] = "exact"
+    behind(model, "exact", cast("exact", "half", TensorProto.BFLOAT16), cast("half", name, TensorProto.FLOAT))
+
+
+def returned_in_half_precision(model: onnx.ModelProto) -> None:
+    (output,) = model.graph.output
+    next(node for node in model.graph.node if output.name in node.output).output[0] = "exact"
+    behind(model, "exact", cast("exact", output.name, TensorProto.BFLOAT16))
+    output.type.tensor_type.elem_type = TensorProto.BFLOAT16
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (as_it_is, None),
+        (rounded_before_it_is_returned, "max |torch - onnx|"),
+        (returned_in_half_precision, "dtype bfloat16 instead of float32"),
+    ],
+)
+def test_what_torch_has_in_half_precision_itself_makes_no_converted_model(
+    change: Change, reason: str | None, raised: Path, tmp_path: Path
+) -> None:
+    model = own(raised)
+    change(model)
+    report = checked(raised, model, tmp_path)
+    assert {row.held_in for row in report.rows} == {None}
+    assert causes(report) == (["sigmoid"] if reason else []), str(report)
+    assert all(cause.reason.startswith(reason or "") for cause in report.causes)
+
+
 class Scaled(nn.Module):
     """A factor that makes numbers larger or smaller than float16 holds."""
 

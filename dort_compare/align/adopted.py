@@ -9,7 +9,7 @@ import onnx
 
 from dort_compare import provenance
 from dort_compare.align.clipped import clipped_by_quantization
-from dort_compare.align.converted import compare_in_ours, is_converted, is_held_coarser
+from dort_compare.align.converted import as_computed, compare_in_ours, is_converted, is_held_coarser
 from dort_compare.align.inserted import Change
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
@@ -37,8 +37,9 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     expected = {fx_node: ours[value.name] for fx_node, value in stands.items() if value.name in ours}
     _forget_copies(model, {fx_node: value.name for fx_node, value in stands.items()})
     by_position = _outputs_by_position(own, model)
-    wanted = {by_position.get(name, name): kind for name, kind in ours.items()}
-    wanted |= {value.name: expected[fx] for fx, value in values_of_fx_nodes(model).items() if fx in expected}
+    computed = as_computed(own, ours)
+    wanted = {by_position.get(name, name): kind for name, kind in computed.items()}
+    wanted |= {v.name: computed[stands[fx].name] for fx, v in values_of_fx_nodes(model).items() if fx in expected}
     converted = is_converted(model, theirs, wanted)
     fits = _may_be_coarser if converted else _may_stand
     _forget_other_types(model, expected, theirs, fits)

@@ -21,6 +21,7 @@ from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.parts import Parts
 
 Types = Mapping[str, Type]
+Makers = Mapping[str, onnx.NodeProto]
 
 _MARK = "held"
 
@@ -44,23 +45,48 @@ def is_converted(model: onnx.ModelProto, theirs: Types, ours: Types) -> bool:
 
     What a value is computed in is the dtype that the node gives which computes it: a cast computes nothing, nor does
     what only moves elements. So a value that is rounded on its way to the next, and one op among many that somebody has
-    put between casts, make no converted model.
+    put between casts, make no converted model; nor does what is as coarse in ours (`as_computed`).
     """
-    makers = {output: node for node in model.graph.node for output in node.output}
+    makers = _makers(model)
     computed: dict[str, bool] = {}
     for name, wanted in ours.items():
         made = _computed(name, makers)
         if made in makers and (dtype := dtype_of(theirs.get(made))) is not None and dtype.is_floating_point:
-            computed[made] = is_held_coarser(theirs[made], wanted)
+            computed[made] = computed.get(made, False) or is_held_coarser(theirs[made], wanted)
     coarse = sum(computed.values())
     return coarse > 1 or 0 < coarse == len(computed)
 
 
-def _computed(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
+def as_computed(model: onnx.ModelProto, types: Types) -> dict[str, Type]:
+    """The ``types`` of values of ``model``, each in the coarsest dtype that it has on its way from what computes it."""
+    makers = _makers(model)
+    return {name: _coarsest_of(name, makers, types) for name in types}
+
+
+def _coarsest_of(name: str, makers: Makers, types: Types) -> Type:
+    found = types[name]
+    for shown in _shown(name, makers):
+        if is_held_coarser(types.get(shown), found):
+            found = in_dtype(found, types[shown].elem_type)
+    return found
+
+
+def _makers(model: onnx.ModelProto) -> Makers:
+    return {output: node for node in model.graph.node for output in node.output if output}
+
+
+def _computed(name: str, makers: Makers) -> str:
     """The value that a node computes, or an input or constant, of which ``name`` has the elements."""
+    *_, computed = _shown(name, makers)
+    return computed
+
+
+def _shown(name: str, makers: Makers) -> Iterator[str]:
+    """``name`` and, one by one, the values whose elements it has, in whatever dtypes."""
+    yield name
     while name in makers and makers[name].op_type in COMPUTE_NOTHING:
         name = makers[name].input[0]
-    return name
+        yield name
 
 
 def compare_in_ours(model: onnx.ModelProto, expected: Types, inputs: Types, theirs: Types) -> dict[str, Type]:
@@ -107,7 +133,7 @@ def _held_coarser(model: onnx.ModelProto, expected: Types, theirs: Types) -> Ite
 def _cast_up(model: onnx.ModelProto, expected: Types, theirs: Types) -> Iterator[Change]:
     """Values cast to our dtypes in the end, as outputs are, where other nodes read what is cast."""
     stand, returned = _one_each(model), {value.name for value in model.graph.output}
-    makers = {output: node for node in model.graph.node for output in node.output}
+    makers = _makers(model)
     for fx_node, value in stand.items():
         node = makers[value]
         source = node.input[0] if node.op_type == "Cast" else ""

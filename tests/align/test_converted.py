@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from dort_compare.align.converted import is_converted
+from dort_compare.align.converted import as_computed, is_converted
 from dort_compare.align.tensor_types import Type, types_of
 
 FLOAT = Type(elem_type=onnx.TensorProto.FLOAT)
@@ -34,3 +34,25 @@ def test_a_model_is_converted_where_it_computes_in_half_precision(body: str, exp
     computed = {name for node in other.graph.node for name in node.output}
     ours = {name: FLOAT for name in ("a", "b", "y") if name in computed}
     assert is_converted(other, types_of(other), ours) == expected
+
+
+@pytest.mark.parametrize("names", [("a", "b", "y"), ("y", "b", "a")])
+def test_one_of_the_values_that_show_what_is_computed_is_enough(names: tuple[str, ...]) -> None:
+    other = model("h = Cast<to = 10>(x) a = Exp(h) b = Identity(a) y = Cast<to = 1>(b)")
+    ours = {"a": FLOAT, "b": Type(elem_type=onnx.TensorProto.FLOAT16), "y": FLOAT}
+    for known in (names, names[:2]):
+        assert is_converted(other, types_of(other), {name: ours[name] for name in known})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("h = Cast<to = 10>(x) a = Exp(h) y = Cast<to = 1>(a)", onnx.TensorProto.FLOAT16),
+        ("a = Exp(x) h = Cast<to = 10>(a) b = Transpose(h) y = Cast<to = 1>(b)", onnx.TensorProto.FLOAT16),
+        ("a = Exp(x) h = Cast<to = 10>(a) b = Cast<to = 1>(h) y = Sin(b)", onnx.TensorProto.FLOAT),
+    ],
+    ids=["computed so", "rounded on the way", "an operand"],
+)
+def test_a_value_of_ours_is_as_coarse_as_what_it_is_cast_from(body: str, expected: int) -> None:
+    own = model(body)
+    assert as_computed(own, types_of(own))["y"].elem_type == expected
