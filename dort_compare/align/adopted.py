@@ -82,13 +82,14 @@ def _label_by_name(
 
 def _forget_copies(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
     """Takes the metadata from values of other names than ours, of which ``names`` gives those by FX node, where one of
-    that name has it too: converters copy declarations for the casts that they add."""
+    that name is made and has it too: converters copy declarations for the casts that they add."""
+    made = {name for node in model.graph.node for name in node.output}
     values = (*model.graph.value_info, *model.graph.output)
-    declared = {value.name: provenance.metadata_of(value).get(provenance.FX_NODE) for value in values}
+    known = {v.name: provenance.metadata_of(v).get(provenance.FX_NODE) for v in values if v.name in made}
     for value in model.graph.value_info:
-        fx_nodes = declared[value.name]
+        fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE)
         original = names.get(fx_nodes.split()[0]) if fx_nodes else None
-        if original not in (None, value.name) and declared.get(original or "") == fx_nodes:
+        if original not in (None, value.name) and known.get(original or "") == fx_nodes:
             del value.metadata_props[:]
 
 
