@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
+import onnx_ir as ir
 import torch
+from onnx_ir.tensor_adapters import to_torch_dtype
 
 HALF = (torch.float16, torch.bfloat16)
 _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def dtype_of_onnx(number: int) -> torch.dtype | None:
+    """The dtype that ONNX has this number for, as 1 for float32; None where torch has none, as for strings."""
+    try:
+        return to_torch_dtype(ir.DataType(number))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -292,6 +292,14 @@ def test_its_own_metadata_goes_before_names(dump: Path, tmp_path: Path) -> None:
     assert set(statuses(report).values()) == {"ok"}
 
 
+def test_a_declaration_of_what_is_not_made_any_more_takes_no_metadata_away(dump: Path, tmp_path: Path) -> None:
+    model = renamed(own(dump))
+    declared = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in own(dump).graph.value_info]
+    model.graph.value_info.extend(declared)
+    report = check(dump, 0, model=saved(model, tmp_path))
+    assert set(statuses(report).values()) == {"ok"}
+
+
 def halved(model: onnx.ModelProto) -> onnx.ModelProto:
     """Converted to float16 inside, inputs and outputs as they were, as converters do it."""
     graph = model.graph
@@ -543,9 +551,23 @@ def test_other_models_may_keep_constants_beside_them_but_not_elsewhere(dump: Pat
         check(dump, 0, model=tmp_path / "below" / "other.onnx")
 
 
+def shown(*operands: str) -> Callable[[onnx.ModelProto], None]:
+    """Lets an output show what is read, which is nothing or goes in a circle."""
+
+    def change(model: onnx.ModelProto) -> None:
+        name = model.graph.output[0].name
+        next(node for node in model.graph.node if name in node.output).output[0] = "elsewhere"
+        model.graph.node.append(onnx.helper.make_node("Identity", operands, [name]))
+        model.graph.node.append(onnx.helper.make_node("Identity", [name], ["again"]))
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (shown(), "no model that runs: ONNX Runtime failed"),
+        (shown("again"), "no model that runs: ONNX Runtime failed.*not acyclic"),
         (lambda m: setattr(m.graph.input[0], "name", "pixels"), "reads pixels, for which the dump holds no value"),
         (
             lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10),

@@ -116,6 +116,14 @@ def test_a_conversion_of_what_is_partly_in_half_precision_agrees(tmp_path: Path)
         assert {row.held_in for row in report.rows} == {"float16", None}
 
 
+@pytest.mark.parametrize("to", [TensorProto.STRING, TensorProto.INT4])
+def test_a_converted_model_may_cast_to_what_torch_does_not_have(to: int, evaluated: Path, tmp_path: Path) -> None:
+    model = converted(own(evaluated))
+    model.graph.node.append(cast("gelu", "other", to))
+    report = checked(evaluated, model, tmp_path)
+    assert report.verdict == "agree", str(report)
+
+
 def swapped(op_type: str, other: str) -> Change:
     def change(model: onnx.ModelProto) -> None:
         node_of(model, op_type).op_type = other

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 
 import onnx
-import onnx_ir as ir
 import torch
 from onnx import helper
-from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
 from dort_compare.align.inserted import Change, inserted, there_and_back
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.tensor_types import Type, in_dtype, types_of
 from dort_compare.captures import rename_read
-from dort_compare.dtypes import coarsest, dtype_name, is_coarser
+from dort_compare.dtypes import coarsest, dtype_name, dtype_of_onnx, is_coarser
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.parts import Parts
 
@@ -28,10 +26,7 @@ _MARK = "held"
 
 def dtype_of(tensor: Type | None) -> torch.dtype | None:
     """The dtype of torch that a tensor has; None where that is not known, or torch has none."""
-    try:
-        return to_torch_dtype(ir.DataType(tensor.elem_type)) if tensor is not None else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    return dtype_of_onnx(tensor.elem_type) if tensor is not None else None
 
 
 def is_held_coarser(theirs: Type | None, ours: Type | None) -> bool:
@@ -81,12 +76,15 @@ def _computed(name: str, makers: Makers) -> str:
     return computed
 
 
-def _shown(name: str, makers: Makers) -> Iterator[str]:
-    """``name`` and, one by one, the values whose elements it has, in whatever dtypes."""
-    yield name
-    while name in makers and makers[name].op_type in COMPUTE_NOTHING:
-        name = makers[name].input[0]
+def _shown(name: str, makers: Makers, by: Container[str] = COMPUTE_NOTHING) -> Iterator[str]:
+    """``name`` and, one by one, the values whose elements it has ``by`` those operators, each once: a model that goes
+    in a circle is refused later."""
+    passed: set[str] = set()
+    while name not in passed:
         yield name
+        passed.add(name)
+        if name in makers and makers[name].op_type in by:
+            name = next(iter(makers[name].input), name)
 
 
 def compare_in_ours(model: onnx.ModelProto, expected: Types, inputs: Types, theirs: Types) -> dict[str, Type]:
@@ -136,7 +134,7 @@ def _cast_up(model: onnx.ModelProto, expected: Types, theirs: Types) -> Iterator
     makers = _makers(model)
     for fx_node, value in stand.items():
         node = makers[value]
-        source = node.input[0] if node.op_type == "Cast" else ""
+        source = next(iter(node.input), "") if node.op_type == "Cast" else ""
         if source not in makers or source in returned or source in stand.values():
             continue
         if is_held_coarser(theirs.get(source), expected.get(fx_node)) and not is_held_coarser(
@@ -158,6 +156,7 @@ class _Held:
         self._model = model
         self._types = types
         self._stands = values_of_fx_nodes(model)
+        self._makers = _makers(model)
         self._parts = Parts(model, [], torch.device("cpu"))
 
     def mark(self, expected: Types) -> None:
@@ -177,7 +176,7 @@ class _Held:
     @cached_property
     def _constants(self) -> Mapping[str, torch.dtype | None]:
         tensors = self._model.graph.initializer
-        return {tensor.name: dtype_of(Type(elem_type=tensor.data_type)) for tensor in tensors}
+        return {tensor.name: dtype_of_onnx(tensor.data_type) for tensor in tensors}
 
     def _dtypes(self, value: str) -> Iterator[torch.dtype]:
         """Those that the nodes of a value compute in, and its own before it is cast to ours."""
@@ -185,9 +184,9 @@ class _Held:
             if self._parts.nodes[i].op_type != "Cast":
                 for name in (*self._parts.reads[i], *self._parts.nodes[i].output):
                     yield from self._of(name)
-        while (i := self._parts.producers.get(value, -1)) >= 0 and self._parts.nodes[i].op_type == "Cast":
-            yield from self._of(value)
-            value = self._parts.nodes[i].input[0]
+        *casts, _ = _shown(value, self._makers, {"Cast"})
+        for cast in casts:
+            yield from self._of(cast)
 
     def _of(self, name: str) -> Iterator[torch.dtype]:
         found = self._constants.get(name) or dtype_of(self._types.get(name))

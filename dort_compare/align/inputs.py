@@ -9,14 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
-import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare.align.orders import Order, inverse
 from dort_compare.align.paired_inputs import Sizes, pair_inputs, sizes_fit, type_of
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
-from dort_compare.dtypes import dtype_name
+from dort_compare.dtypes import dtype_name, dtype_of_onnx
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.execution import constant
@@ -167,11 +165,11 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 def _dtype(flow: Dataflow, name: str) -> torch.dtype:
     element = type_of(flow, name)[0]
-    try:
-        return to_torch_dtype(ir.DataType(element))
-    except (ValueError, KeyError, TypeError):
+    dtype = dtype_of_onnx(element)
+    if dtype is None:
         kind = onnx.TensorProto.DataType.Name(element)
-        raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have") from None
+        raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have")
+    return dtype
 
 
 def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: Values) -> list[str]:

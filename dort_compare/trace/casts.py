@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import onnx
-import onnx_ir as ir
 import torch
-from onnx_ir.tensor_adapters import to_torch_dtype
 
+from dort_compare.dtypes import dtype_of_onnx
 from dort_compare.trace.passages import RESHAPES
 
 COMPUTE_NOTHING = RESHAPES | {"Identity", "Cast", "Transpose"}
@@ -26,6 +25,6 @@ def cast_to(reads: Iterable[tuple[onnx.NodeProto, Iterable[str]]]) -> dict[str, 
 
 
 def _dtype(node: onnx.NodeProto) -> torch.dtype | None:
-    """What a cast gives; None for other nodes."""
+    """What a cast gives; None for other nodes, and where torch has no such dtype."""
     to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
-    return None if to is None or node.op_type != "Cast" else to_torch_dtype(ir.DataType(to))
+    return None if to is None or node.op_type != "Cast" else dtype_of_onnx(to)

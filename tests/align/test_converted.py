@@ -56,3 +56,9 @@ def test_one_of_the_values_that_show_what_is_computed_is_enough(names: tuple[str
 def test_a_value_of_ours_is_as_coarse_as_what_it_is_cast_from(body: str, expected: int) -> None:
     own = model(body)
     assert as_computed(own, types_of(own))["y"].elem_type == expected
+
+
+@pytest.mark.parametrize("operator", ["Identity", "Cast<to = 1>"])
+def test_values_that_show_one_another_in_a_circle_are_computed_by_none(operator: str) -> None:
+    other = model(f"a = {operator}(y) y = {operator}(a)")
+    assert not is_converted(other, types_of(other), {"y": FLOAT})
