@@ -13,6 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
+from torch._higher_order_ops.while_loop import while_loop
 
 from dort_compare import Report, compare
 from dort_compare.models import LlamaConfig, build
@@ -264,6 +265,29 @@ def test_what_torch_has_in_half_precision_itself_makes_no_converted_model(
     assert {row.held_in for row in report.rows} == {None}
     assert causes(report) == (["sigmoid"] if reason else []), str(report)
     assert all(cause.reason.startswith(reason or "") for cause in report.causes)
+
+
+class Looping(nn.Module):
+    """A loop, of whose results ONNX infers no sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def step(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return i + 1, self.linear(y).tanh()
+
+        return while_loop(lambda i, _: i < 3, step, (torch.tensor(0), x))[1].exp() + x.sin()
+
+
+def test_what_a_loop_gives_in_half_precision_agrees(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        dump = dumped(tmp_path, Looping(), torch.randn(3, 4))
+    report = checked(dump, converted(own(dump)), tmp_path)
+    assert report.verdict == "agree", str(report)
+    assert {row.held_in for row in report.rows if row.dtype == "float32"} == {"float16"}
 
 
 class Scaled(nn.Module):

@@ -63,6 +63,6 @@ def there_and_back(model: onnx.ModelProto, changes: Iterable[Change], step: Step
     model.graph.node.extend(nodes)
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
     for change in by_source.values():
-        declared[change.name].type.tensor_type.CopyFrom(change.wanted)
         for each in {change.made(mark), change.read(mark)} - declared.keys():
             model.graph.value_info.add(name=each).type.tensor_type.CopyFrom(change.given)
+        declared[change.name].type.tensor_type.CopyFrom(change.wanted)  # last: it may be the message that is given
