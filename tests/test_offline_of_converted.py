@@ -241,11 +241,25 @@ def rounded_before_it_is_returned(model: onnx.ModelProto) -> None:
     behind(model, "exact", cast("exact", "half", TensorProto.BFLOAT16), cast("half", name, TensorProto.FLOAT))
 
 
-def returned_in_half_precision(model: onnx.ModelProto) -> None:
+def returned_as(model: onnx.ModelProto, to: int) -> None:
     (output,) = model.graph.output
     next(node for node in model.graph.node if output.name in node.output).output[0] = "exact"
-    behind(model, "exact", cast("exact", output.name, TensorProto.BFLOAT16))
-    output.type.tensor_type.elem_type = TensorProto.BFLOAT16
+    behind(model, "exact", cast("exact", output.name, to))
+    output.type.tensor_type.elem_type = to
+
+
+def returned_in_half_precision(model: onnx.ModelProto) -> None:
+    returned_as(model, TensorProto.BFLOAT16)
+
+
+@pytest.mark.parametrize(("to", "dtype"), [(TensorProto.DOUBLE, "float64"), (TensorProto.INT64, "int64")])
+def test_an_output_of_a_converted_model_in_a_dtype_that_is_not_coarser_is_named(
+    to: int, dtype: str, evaluated: Path, tmp_path: Path
+) -> None:
+    model = converted(own(evaluated))
+    returned_as(model, to)
+    report = checked(evaluated, model, tmp_path)
+    assert [cause.reason for cause in report.causes] == [f"dtype {dtype} instead of float32"], str(report)
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,10 @@ def but_for_masks(
     that ``dtype`` does not hold.
 
     Of torch's ``expected`` elements these are finite, stand for infinity and lie beyond the largest number of
-    ``dtype``; ONNX has such a large number there, or infinity. All are of one shape.
+    ``dtype``; ONNX has such a large number there, or infinity. A ``value`` of another shape or dtype stays as it is.
     """
     beyond = expected.isfinite() & (expected.abs() > torch.finfo(dtype).max)
-    if value.shape != expected.shape or not beyond.any():
+    if (value.shape, value.dtype) != (expected.shape, expected.dtype) or not beyond.any():
         return value
     infinite = expected.abs() >= infinite_from(expected.dtype)
     hidden = masks(expected)

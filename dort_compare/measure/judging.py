@@ -167,7 +167,7 @@ def _local(
     if not values:
         return None, None
     expected, value = executed.reference, values[0]
-    if held is not None:
+    if held is not None and value.dtype == expected.dtype:
         expected, value = as_held(expected, held).to(held), value.to(held)
     if whole is None:
         whole = distance(expected, value).between("torch", "ONNX")
