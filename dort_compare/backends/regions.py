@@ -29,8 +29,9 @@ def write_out_regions(graph_module: fx.GraphModule) -> None:
     Torch traces calls that are alike into one graph, whose nodes say that they stem from the modules of the first of
     them; here they are said to stem from those of their own.
     """
-    sources = {node.name: _source(node) for node in graph_module.graph.find_nodes(op="placeholder")}
-    _write_out_in(graph_module, sources, _traced_at(graph_module))
+    if traced_at := _traced_at(graph_module):
+        sources = {node.name: _source(node) for node in graph_module.graph.find_nodes(op="placeholder")}
+        _write_out_in(graph_module, sources, traced_at)
 
 
 def _write_out_in(graph_module: fx.GraphModule, sources: Mapping[str, str], traced_at: _Traced) -> None:

@@ -76,12 +76,18 @@ def _loop(
         graph.outputs.extend(op.Identity(value) for value in body(rounds, asked, *before))
     after = graph.outputs[1:]
     results = op.Loop(count, begins, *state, body=graph, _outputs=len(after))
-    results = [results] if len(after) == 1 else results
-    for result, value in zip(results, after, strict=True):
-        result.type = value.type
+    results = typed(results, after)
     for result, shape in zip(results, shapes, strict=False):
         result.shape = shape
-    return tuple(results)
+    return results
+
+
+def typed(results: ir.Value | State, within: State) -> tuple[ir.Value, ...]:
+    """What a node with nested graphs gives, in the dtypes that these return."""
+    results = (results,) if isinstance(results, ir.Value) else tuple(results)
+    for result, value in zip(results, within, strict=True):
+        result.type = value.type
+    return results
 
 
 def _number(op: Builder, dtype: torch.dtype) -> ir.Value:

@@ -6,6 +6,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -14,4 +15,4 @@ aten = torch.ops.aten
 @lowering(aten._assert_scalar.default, aten._assert_async.msg)
 def holds(op: Builder, condition: ir.Value | bool | int | float, message: str) -> ir.Value:
     """_assert_scalar(Scalar self, str assert_msg) -> (), _assert_async.msg(Tensor self, str assert_msg) -> ()"""
-    return op.Reshape(op.const(condition, torch.bool), op.const([]))
+    return only(op, op.const(condition, torch.bool), torch.bool)

@@ -9,7 +9,8 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.loops import loop_while
+from dort_compare.lowering.loops import loop_while, typed
+from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 
 higher_order = torch.ops.higher_order
@@ -22,11 +23,10 @@ def cond(op: Builder, condition: ir.Value, true: Body, false: Body, operands: Se
     """cond(Tensor pred, GraphModule true, GraphModule false, Any[] operands) -> Tensor[]"""
     branches = [_branch(op, body, operands) for body in (true, false)]
     first = branches[0].outputs
-    results = op.If(_one(op, condition), then_branch=branches[0], else_branch=branches[1], _outputs=len(first))
-    results = [results] if len(first) == 1 else results
-    for result, value in zip(results, first, strict=True):
-        result.type = value.type
-    return tuple(results)
+    results = op.If(
+        only(op, condition, torch.bool), then_branch=branches[0], else_branch=branches[1], _outputs=len(first)
+    )
+    return typed(results, first)
 
 
 def _branch(op: Builder, body: Body, operands: Sequence[Any]) -> ir.Graph:
@@ -61,7 +61,8 @@ def _looped(
     op: Builder, goes_on: Body, body: Body, carried: Sequence[ir.Value], additional: Sequence[Any]
 ) -> tuple[ir.Value, ...]:
     def going(*state: ir.Value) -> ir.Value:
-        return _one(op, *goes_on(*state, *additional))
+        (goes,) = goes_on(*state, *additional)
+        return only(op, goes, torch.bool)
 
     return loop_while(op, carried, going, lambda *state: _tensors(op, body(*state, *additional)))
 
@@ -70,11 +71,6 @@ def _rows(op: Builder, instead: ir.Value, rows: ir.Value) -> ir.Value:
     """The rows, or what stands for them where there are none."""
     count = op.Shape(rows, start=0, end=1)
     return op.Slice(op.Concat(instead, rows, axis=0), op.Min(count, [1]), [2**62], [0])
-
-
-def _one(op: Builder, condition: ir.Value) -> ir.Value:
-    """A condition of one element, without dimensions."""
-    return op.Reshape(condition, op.const([], torch.int64))
 
 
 def _tensors(op: Builder, values: Sequence[Any]) -> list[ir.Value]:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.precision import raise_half
 from dort_compare.lowering.registry import lowering
 
@@ -44,7 +45,7 @@ def fake_quantize_by_tensors(
     -> (Tensor output, Tensor mask)
     """
     scale, zero_point = only(op, scale, torch.float32), only(op, zero_point, torch.int32)
-    return where_enabled(op, enabled, on_steps(op, x, scale, zero_point, quant_min, quant_max), x)
+    return where(op, is_set(op, enabled), on_steps(op, x, scale, zero_point, quant_min, quant_max), x)
 
 
 def on_steps(
@@ -62,9 +63,13 @@ def on_steps(
     return op.cast(op.Mul(difference, scale), dtype_of(x)), is_inside
 
 
-def where_enabled(op: Builder, enabled: ir.Value, quantized: Quantized, x: ir.Value) -> Quantized:
+def is_set(op: Builder, flag: ir.Value) -> ir.Value:
+    """Whether a flag, cut to an integer, is another than 0."""
+    return op.cast(only(op, flag, torch.int32), torch.bool)
+
+
+def where(op: Builder, is_on: ir.Value, quantized: Quantized, x: ir.Value) -> Quantized:
     """``quantized``; or x as it is, all of it within the range."""
-    is_on = op.cast(only(op, enabled, torch.int32), torch.bool)
     return op.Where(is_on, quantized[0], x), op.Or(op.Not(is_on), quantized[1])
 
 
@@ -110,11 +115,6 @@ def fused(op: Builder, x: ir.Value, factor: ir.Value, term: ir.Value) -> ir.Valu
 def reciprocal(op: Builder, scale: ir.Value) -> ir.Value:
     """1 / scale; a product with ``Div(1, scale)`` ONNX Runtime makes a quotient, which is rounded otherwise."""
     return op.Neg(op.Div(-1, scale))
-
-
-def only(op: Builder, value: ir.Value, dtype: torch.dtype) -> ir.Value:
-    """The only element, with no dimension."""
-    return op.cast(op.Reshape(value, op.const([])), dtype)
 
 
 def along(op: Builder, values: ir.Value, axis: int, rank: int) -> ir.Value:

@@ -8,7 +8,8 @@ import torch
 from dort_compare.lowering.builder import Builder, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.choose_qparams import choose_qparams
 from dort_compare.lowering.ops.extremes import extreme
-from dort_compare.lowering.ops.fake_quantize import on_steps, on_steps_of_channels, only, where_enabled
+from dort_compare.lowering.ops.fake_quantize import is_set, on_steps, on_steps_of_channels, where
+from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -41,7 +42,7 @@ def fused_moving_avg_obs_fake_quant(
         raise op.unsupported("statistics of no size yet, which eager torch resizes in a first step")
     rank = len(shape_of(x))
     reduced = [d for d in range(rank) if d != ch_axis] if per_row_fake_quant else None
-    observes, quantizes = (op.cast(only(op, on, torch.int32), torch.bool) for on in (observer_on, fake_quant_on))
+    observes, quantizes = is_set(op, observer_on), is_set(op, fake_quant_on)
     ends = [extreme(op, operator, x, reduced, False, rank) for operator in ("ReduceMin", "ReduceMax")]
     low, high = (
         op.Where(observes, _averaged(op, running, end, averaging_const), running)
@@ -57,7 +58,7 @@ def fused_moving_avg_obs_fake_quant(
     else:
         numbers = only(op, scale, torch.float32), only(op, zero_point, torch.int32)
         quantized = on_steps(op, x, *numbers, quant_min, quant_max)
-    return *where_enabled(op, fake_quant_on, quantized, x), low, high, scale, zero_point
+    return *where(op, quantizes, quantized, x), low, high, scale, zero_point
 
 
 def _averaged(op: Builder, running: ir.Value, current: ir.Value, averaging_const: float) -> ir.Value:

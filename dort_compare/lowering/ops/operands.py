@@ -113,6 +113,11 @@ def refusing_negative(op: Builder, index: ir.Value) -> ir.Value:
     return op.BitwiseAnd(index, op.const(torch.iinfo(dtype).max, dtype))
 
 
+def only(op: Builder, value: ir.Value, dtype: torch.dtype) -> ir.Value:
+    """The only element, with no dimension."""
+    return op.cast(op.Reshape(value, op.const([])), dtype)
+
+
 def same_shape(x: Iterable[int | torch.SymInt], y: Iterable[int | torch.SymInt]) -> bool:
     """Whether two shapes that torch traced are the same; symbolic sizes are not asked, which would add a guard."""
     return list(map(str, x)) == list(map(str, y))

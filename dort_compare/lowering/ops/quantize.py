@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_floating, shape_of
-from dort_compare.lowering.ops.fake_quantize import along, only, reciprocal, within
-from dort_compare.lowering.ops.operands import Number, promoted_dtype
+from dort_compare.lowering.ops.fake_quantize import along, reciprocal, within
+from dort_compare.lowering.ops.operands import Number, only, promoted_dtype
 from dort_compare.lowering.precision import opmath
 from dort_compare.lowering.registry import lowering_by_name
 

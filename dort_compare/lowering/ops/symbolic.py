@@ -16,6 +16,7 @@ import torch
 
 from dort_compare.lowering import sizes
 from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 from dort_compare.scalars import dtype_of
 
@@ -70,7 +71,7 @@ def sym_stride(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 @lowering(aten._local_scalar_dense.default)
 def local_scalar_dense(op: Builder, x: ir.Value) -> ir.Value:
     """_local_scalar_dense(Tensor self) -> Scalar"""
-    return op.cast(op.Reshape(x, op.const([])), dtype_of(op.result))
+    return only(op, x, dtype_of(op.result))
 
 
 # Arithmetic.
