@@ -39,13 +39,15 @@ class OutOfMemoryError(ExecutionError, torch.OutOfMemoryError):
 class Session:
     """An ``InferenceSession`` with, on CUDA, torch's default stream, which its kernels run on.
 
-    ``constants`` are inputs of the session that are the same in every run; kernels of CUDA read those ``on_cpu`` there.
+    ``constants`` are inputs of the session that are the same in every run. ``read`` names the inputs that nodes read or
+    the model returns, ``on_cpu`` those that kernels of CUDA read on the CPU.
     """
 
     onnx_session: ort.InferenceSession
     stream: torch.cuda.Stream | None
     origins: Mapping[str, provenance.Provenance]
     constants: Mapping[str, torch.Tensor]
+    read: frozenset[str]
     on_cpu: frozenset[str] = frozenset()
 
     def run(self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
@@ -58,9 +60,12 @@ class Session:
         """A function of torch tensors, in the order of ``inputs``, that returns what ``outputs`` hold.
 
         On CUDA it runs in order with torch's current stream, and waits for the device only where a result is to lie on
-        the CPU, or a kernel reads on the CPU, such as a size, what is handed over on the device.
+        the CPU, or a kernel reads on the CPU, such as a size, what is handed over on the device. What no node reads is
+        not handed over: ONNX Runtime would copy it to the CPU, and wait for it.
         """
-        names = [*inputs, *self.constants]
+        all_names = [*inputs, *self.constants]
+        handed = [i for i, name in enumerate(all_names) if name in self.read]
+        names = [all_names[i] for i in handed]
         binding = Binding(self.onnx_session, names, outputs)
         constants = list(self.constants.values())
         on_cpu = [i for i, name in enumerate(names) if name in self.on_cpu]
@@ -71,7 +76,8 @@ class Session:
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             refuse_tangents(tensors)
             try:
-                given = [*tensors, *constants]
+                every = [*tensors, *constants]
+                given = [every[i] for i in handed]
                 for i in on_cpu:  # ONNX Runtime would not wait for the copy that it makes
                     given[i] = given[i].cpu()
                 if self.stream is None:
@@ -137,24 +143,24 @@ def make_session(
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
-    on_cpu = _read_on_cpu(session, model) if any(name == _CUDA for name, _ in chosen) else frozenset()
+    read = frozenset(read_by(model.graph.node).union(value.name for value in model.graph.output))
+    on_cpu = _read_on_cpu(session) & read if any(name == _CUDA for name, _ in chosen) else frozenset()
     if stream is not None:
         # what still runs gives memory back to the session, from a thread that may not end one
         weakref.finalize(session, stream.synchronize)
         constants = {n: tensor if n in on_cpu else tensor.to(stream.device) for n, tensor in constants.items()}
-    return Session(session, stream, origins, constants, on_cpu)
+    return Session(session, stream, origins, constants, read, on_cpu)
 
 
-def _read_on_cpu(session: ort.InferenceSession, model: onnx.ModelProto) -> frozenset[str]:
+def _read_on_cpu(session: ort.InferenceSession) -> frozenset[str]:
     """The inputs that a kernel reads on the CPU, such as a size; none where ONNX Runtime is too old to say.
 
     Of what no node reads it says the same.
     """
     if not hasattr(session, "get_input_memory_infos"):
         return frozenset()
-    read = read_by(model.graph.node)
     infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
-    return frozenset(value.name for value, info in infos if info.name == "Cpu" and value.name in read)
+    return frozenset(value.name for value, info in infos if info.name == "Cpu")
 
 
 def _inexact_for(model: onnx.ModelProto) -> list[str]:

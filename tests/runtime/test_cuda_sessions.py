@@ -97,6 +97,16 @@ def test_what_kernels_read_on_the_cpu_is_copied_there_by_torch(
     assert copied == [2, 2]
 
 
+def test_what_nothing_reads_is_not_handed_over(on_cuda: OnCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime would copy it to the CPU, and wait for that."""
+    handed: list[torch.Tensor] = []
+    run = Binding.run
+    monkeypatch.setattr(Binding, "run", lambda self, given, options: handed.extend(given) or run(self, given, options))
+    (y,) = on_cuda().run(INPUTS, {"y": CPU})
+    assert torch.equal(y, torch.ones(2))
+    assert [tensor.tolist() for tensor in handed] == [[1, 1], [2]]
+
+
 NESTED = """<ir_version: 10, opset_import: ["" : 18]>
 agraph (bool c, float[2] x, int64[1] size) => (float[N] y) { y = If (c) <
     then_branch = yes () => (float[N] a) { a = Reshape(x, size) },
