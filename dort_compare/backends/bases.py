@@ -7,7 +7,6 @@ a kernel of ONNX Runtime, in memory of its arena.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from typing import Any
@@ -16,14 +15,11 @@ import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
+from dort_compare.backends.plain_views import base_of, inverse
 from dort_compare.signature import layout_of
 from dort_compare.views import history
 
 aten = torch.ops.aten
-_VIEWS = {aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.permute.default,
-          aten.transpose.int, aten.t.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
-          aten.select.int, aten.slice.Tensor, aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int,
-          aten.detach.default, aten.alias.default, operator.getitem}  # fmt: skip
 
 
 def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int) -> None:
@@ -69,7 +65,7 @@ def _views_to_make(
     found: dict[fx.Node, list[fx.Node]] = defaultdict(list)
     others: list[Any] = list(returned)
     for node in saved:
-        base = _base(node) if node in read else None
+        base = base_of(node) if node in read else None
         (others if base is None else found[base]).append(node)
     kept_apart = {source for node in others if isinstance(node, fx.Node) for source in history(node)[1]}
     for base, nodes in found.items():
@@ -80,24 +76,6 @@ def _views_to_make(
                 yield base, views
         elif base.op == "call_function" and base not in kept_apart and layout_of(base.meta["val"]):
             yield base, nodes
-
-
-def _base(node: fx.Node) -> fx.Node | None:
-    """What a value is a view of, through views that a graph can make; the value itself where it is none."""
-    if not _is_known(node):
-        return None
-    steps, sources = history(node)
-    is_simple = len(sources) == 1 and _is_known(sources[0]) and all(step.target in _VIEWS for step in steps)
-    return sources[0] if is_simple else None
-
-
-def _is_known(node: fx.Node) -> bool:
-    """Whether a node is a tensor in memory of known sizes and strides, which autograd may watch."""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return False
-    is_static = all(isinstance(size, int) for size in (*value.shape, *value.stride()))
-    return is_static and not node.meta.get("saved_tensor_with_no_vc_check")
 
 
 # How.
@@ -129,9 +107,8 @@ def _make_views(
         graph = node.graph
         with graph.inserting_before(min(node.users)):
             if base not in copies:
-                order = layout_of(base.meta["val"]) or ()
-                inverse = [order.index(dim) for dim in range(len(order))]
-                copies[base] = add_call(graph, base, aten.permute.default, copies[dense], inverse)
+                order = inverse(layout_of(base.meta["val"]) or ())
+                copies[base] = add_call(graph, base, aten.permute.default, copies[dense], order)
             for step in sorted(history(view)[0] - copies.keys()):
                 copies[step] = graph.node_copy(step, copies.__getitem__)
         node.replace_all_uses_with(copies[view])

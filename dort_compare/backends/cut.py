@@ -26,8 +26,8 @@ def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.
     keep their order.
     """
     nodes = list(graph_module.graph.nodes)
-    levels = _levels(nodes, _with_their_memory(node for node in nodes if node.name in refused))
-    return assembled(graph_module, levels, lambda level: level % 2 == 0)
+    outside = _with_their_memory(node for node in nodes if node.name in refused)
+    return assembled(graph_module, _levels(nodes, outside), lambda level: level % 2 == 0, outside)
 
 
 def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from dort_compare.backends.handed import Handed, Source, handed, returned
 from dort_compare.checks import check_of
 from dort_compare.views import moves_nothing
 
 
 def assembled(
-    graph_module: fx.GraphModule, levels: Mapping[fx.Node, int], is_piece: Callable[[int], bool]
+    graph_module: fx.GraphModule,
+    levels: Mapping[fx.Node, int],
+    is_piece: Callable[[int], bool],
+    outside: Collection[fx.Node] = (),
 ) -> fx.GraphModule:
     """A copy of the graph in which the nodes of each level that ``is_piece`` says are gathered in a submodule.
 
     The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views, arithmetic
-    on sizes and checks alone do not make a piece.
+    on sizes and checks alone do not make a piece. A piece makes views that it reads itself, where that spares a copy
+    and they are not ``outside`` of all pieces.
     """
-    return _Assembly(graph_module).assemble(levels, is_piece)
+    return _Assembly(graph_module, outside).assemble(levels, is_piece)
 
 
 def is_light(node: fx.Node) -> bool:
@@ -40,8 +46,9 @@ def is_light(node: fx.Node) -> bool:
 class _Assembly:
     """Copies a graph, node by node and piece by piece."""
 
-    def __init__(self, graph_module: fx.GraphModule) -> None:
+    def __init__(self, graph_module: fx.GraphModule, outside: Collection[fx.Node]) -> None:
         self.source = graph_module
+        self.outside = outside
         self.graph = fx.Graph()
         self.attributes: dict[str, Any] = {}
         self.copies: dict[fx.Node, fx.Node] = {}
@@ -49,10 +56,21 @@ class _Assembly:
     def assemble(self, levels: Mapping[fx.Node, int], is_piece: Callable[[int], bool]) -> fx.GraphModule:
         """The nodes by level, in their order; those of a piece in one submodule."""
         nodes = sorted(self.source.graph.nodes, key=levels.__getitem__)
-        for level, group in itertools.groupby(nodes, key=levels.__getitem__):
-            members = list(group)
-            if is_piece(level) and any(node.op == "call_function" and not is_light(node) for node in members):
-                self._add_piece(members)
+        groups = [(level, list(group)) for level, group in itertools.groupby(nodes, key=levels.__getitem__)]
+        pieces = [
+            _Piece.of(members, self.outside)
+            if is_piece(level) and any(node.op == "call_function" and not is_light(node) for node in members)
+            else None
+            for level, members in groups
+        ]
+        wanted = {
+            operand
+            for piece, (_, members) in zip(pieces, groups, strict=True)
+            for operand in (piece.sources() if piece else (each for node in members for each in node.all_input_nodes))
+        }
+        for piece, (_, members) in zip(pieces, groups, strict=True):
+            if piece:
+                self._add_piece(piece, [node for node in members if node in wanted])
             else:
                 for node in members:
                     self._add(node)
@@ -63,25 +81,47 @@ class _Assembly:
             self.attributes[str(node.target)] = operator.attrgetter(str(node.target))(self.source)
         self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
 
-    def _add_piece(self, piece: Sequence[fx.Node]) -> None:
-        inside = set(piece)
-        read = list(dict.fromkeys(o for node in piece for o in node.all_input_nodes if o not in inside))
-        returned = [node for node in piece if any(user not in inside for user in node.users)]
+    def _add_piece(self, piece: _Piece, results: Sequence[fx.Node]) -> None:
         name = f"piece_{len(self.attributes)}"
-        self.attributes[name] = fx.GraphModule(torch.nn.Module(), _graph_of(piece, read, returned))
-        call = self.graph.call_module(name, tuple(self.copies[node] for node in read))
-        for position, node in enumerate(returned):
-            self.copies[node] = self.graph.call_function(operator.getitem, (call, position))
-            self.copies[node].meta = dict(node.meta)
+        returns = [returned(node) for node in results]
+        self.attributes[name] = fx.GraphModule(torch.nn.Module(), piece.graph(returns))
+        taken = [source.taken(self.copies[source.node]) for source in piece.takes]
+        call = self.graph.call_module(name, tuple(taken))
+        for position, source in enumerate(returns):
+            made = self.graph.call_function(operator.getitem, (call, position))
+            made.meta = source.meta
+            self.copies[source.node] = source.given_back(made)
 
 
-def _graph_of(piece: Sequence[fx.Node], read: Sequence[fx.Node], returned: Sequence[fx.Node]) -> fx.Graph:
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    for node in read:
-        copies[node] = graph.placeholder(node.name)
-        copies[node].meta = dict(node.meta)
-    for node in piece:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
-    graph.output(tuple(copies[node] for node in returned))
-    return graph
+@dataclass(frozen=True)
+class _Piece:
+    """The nodes of a piece, and what it is handed for each value that it reads."""
+
+    nodes: Sequence[fx.Node]
+    reads: Mapping[fx.Node, Handed]
+
+    @classmethod
+    def of(cls, nodes: Sequence[fx.Node], outside: Collection[fx.Node]) -> _Piece:
+        inside = set(nodes)
+        return cls(nodes, {o: handed(o, outside) for node in nodes for o in node.all_input_nodes if o not in inside})
+
+    @property
+    def takes(self) -> list[Source]:
+        """What it is handed, each once."""
+        return list(dict.fromkeys(each.source for each in self.reads.values()))
+
+    def sources(self) -> list[fx.Node]:
+        """The nodes that stand for what it is handed."""
+        return [source.node for source in self.takes]
+
+    def graph(self, returns: Sequence[Source]) -> fx.Graph:
+        """Its graph, with copies of its nodes, which returns a tuple."""
+        graph = fx.Graph()
+        placeholders = {source: source.placeholder(graph) for source in self.takes}
+        copies = {source.node: source.given_back(taken) for source, taken in placeholders.items()}
+        steps = (step for each in self.reads.values() for step in each.steps)
+        for node in (*steps, *self.nodes):
+            if node not in copies:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        graph.output(tuple(source.made(copies[source.node]) for source in returns))
+        return graph

@@ -74,6 +74,75 @@ def test_random_nodes_keep_their_order() -> None:
     assert told(cut(function, "bernoulli", "rand")) == ["[sigmoid]", "bernoulli", "rand"]
 
 
+class Pieces(fx.Interpreter):
+    """Runs a cut graph, all of it laid out as torch traced it, and knows what pieces take and return strided."""
+
+    def __init__(self, split: fx.GraphModule) -> None:
+        super().__init__(split)
+        self.strided: list[Tensor] = []
+        self.returned: list[Tensor] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, Tensor) and n.op != "output":
+            assert (value.shape, value.stride()) == (n.meta["val"].shape, n.meta["val"].stride()), n
+        return value
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        results = super().call_module(target, args, kwargs)
+        self.strided += [each for each in args if not each.is_contiguous()]
+        self.returned += [each for each in results if not each.is_contiguous()]
+        return results
+
+
+def run(split: fx.GraphModule, *inputs: Tensor) -> tuple[Any, list[Tensor]]:
+    interpreter = Pieces(split)
+    return interpreter.run(*inputs), interpreter.strided
+
+
+def is_expanded(tensor: Tensor) -> bool:
+    return 0 in tensor.stride()
+
+
+def test_a_piece_makes_the_views_that_it_reads() -> None:
+    """Torch would copy one that is not contiguous for it; here they are of an input, of another piece and of torch."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        early = (x * 2).expand(2, 3, 3).transpose(0, 2)[1:]
+        between = torch.erfinv(x + 1)
+        return (between.t() @ y.t() + early.sum(0)[:, :1]) * 3
+
+    split = cut(function, "erfinv", count=2)
+    inputs = torch.rand(3, 3) - 1, torch.rand(3, 3)
+    result, strided = run(split, *inputs)
+    assert torch.allclose(result, function(*inputs))
+    assert strided == []
+
+
+def test_what_torch_lays_out_in_another_order_is_handed_as_it_lies() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.erfinv(x.t()).sum(0).exp() + torch.erfinv(x.t()).t()[1:].exp()
+
+    split = cut(function, "erfinv", "erfinv_1")
+    x = torch.rand(3, 3)
+    result, strided = run(split, x)
+    assert torch.equal(result, function(x))
+    assert strided == []
+
+
+def test_what_lies_in_another_order_is_returned_as_it_lies() -> None:
+    """Once, though the graph has it in that order already."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.t() * 2
+        return torch.erfinv(y), y.t().clone()
+
+    x, pieces = torch.rand(3, 3) / 4, Pieces(cut(function, "erfinv"))
+    for found, right in zip(pieces.run(x), function(x), strict=True):
+        assert torch.equal(found, right)
+    assert pieces.strided == pieces.returned == []
+
+
 def random_graph(seed: int, size: int) -> tuple[fx.GraphModule, dict[str, str]]:
     """Sums, products, transposes and pairs of values drawn from those before; a third of the calls is refused."""
     draw = random.Random(seed)
@@ -82,20 +151,21 @@ def random_graph(seed: int, size: int) -> tuple[fx.GraphModule, dict[str, str]]:
     for node in nodes:
         node.meta["val"] = torch.empty(3, 3)
     refused = {}
+
+    def call(target: Any, *arguments: Any) -> fx.Node:
+        made = graph.call_function(target, arguments)
+        made.meta["val"] = target(*fx.map_arg(arguments, lambda each: each.meta["val"]))
+        return made
+
     for _ in range(size):
         target = draw.choice([aten.add.Tensor, aten.mul.Tensor, aten.t.default, aten.max.dim])
         arity = 2 if target in (aten.add.Tensor, aten.mul.Tensor) else 1
         operands = tuple(draw.choice(nodes[-8:]) for _ in range(arity))
-        node = graph.call_function(target, (*operands, 1, True) if target is aten.max.dim else operands)
-        node.meta["val"] = torch.empty(3, 3)
+        node = call(target, *operands, 1, True) if target is aten.max.dim else call(target, *operands)
         if draw.random() < 0.3:
             refused[node.name] = "no lowering"
         if target is aten.max.dim:
-            node.meta["val"] = (torch.empty(3, 1), torch.empty(3, 1))
-            node = graph.call_function(operator.getitem, (node, 0))
-            node.meta["val"] = torch.empty(3, 1)
-            node = graph.call_function(aten.expand.default, (node, [3, 3]))
-            node.meta["val"] = torch.empty(3, 3)
+            node = call(aten.expand.default, call(operator.getitem, node, 0), [3, 3])
         nodes.append(node)
     graph.output(tuple(draw.sample(nodes, 5)))
     return fx.GraphModule(torch.nn.Module(), graph), refused
@@ -107,8 +177,11 @@ def test_a_cut_graph_computes_what_it_computed(seed: int) -> None:
     split = split_graph(graph, refused)
     split.graph.lint()
     inputs = [torch.randn(3, 3).clamp(-1, 1) for _ in range(3)]
-    for got, expected in zip(split(*inputs), graph(*inputs), strict=True):
+    results, strided = run(split, *inputs)
+    for got, expected in zip(results, graph(*inputs), strict=True):
         assert torch.equal(got, expected)
+        assert got.stride() == expected.stride()
+    assert all(is_expanded(tensor) for tensor in strided), "a refused view that has no order of memory"
     calls = told(split)
     assert {name for name in refused if f" {name} " in f" {' '.join(calls)} "} == set(refused)
     assert not [call for call in calls if call.startswith("[") and set(call.strip("[]").split()) & set(refused)]
