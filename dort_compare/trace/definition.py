@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.trace.float64 import call_in_float64
+from dort_compare.trace.fused_attention import PLAIN
 
 aten = torch.ops.aten
 _MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default}
@@ -24,8 +25,9 @@ _WHOLE = 2.0**24
 
 
 def definition(target: Any) -> Callable[..., Any] | None:
-    """The function that torch has for an op, of the op's arguments; None where it has none."""
-    return None if target in _MUCH_LARGER else decomposition_table.get(target)
+    """The function that torch has for an op, or we for CUDA's attention, of the op's arguments; None where there is
+    none."""
+    return None if target in _MUCH_LARGER else PLAIN.get(target, decomposition_table.get(target))
 
 
 def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:

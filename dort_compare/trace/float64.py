@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.scalars import is_number, unbacked_symbols
 from dort_compare.trace.eager import Interpreter, Nested, reproducible
+from dort_compare.trace.fused_attention import PLAIN
 
 aten = torch.ops.aten
 
@@ -63,7 +64,7 @@ class Float64(Interpreter):
             return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:
-        """For a kernel that float64 lacks, such as CUDA's fused attention: that op alone computes as in eager."""
+        """For a kernel that float64 lacks: that op alone computes as in eager."""
         args, kwargs = fx.map_arg((self.node.args, self.node.kwargs), self._as_traced)
         return super().call_function(target, args, kwargs)
 
@@ -96,7 +97,7 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
         args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
     if target in _DISTANCES and args[-2] == math.inf:
         args = (*args[:-1], _DISTANCES[target](*args))  # the gradient goes where a difference equals it
-    return pytree.tree_map(raised, reproducible(target)(*args, **kwargs))
+    return pytree.tree_map(raised, (PLAIN.get(target) or reproducible(target))(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:
