@@ -14,6 +14,8 @@ from dort_compare import provenance
 from dort_compare.rewrites.rules.bias import mask_into_bias
 from dort_compare.rewrites.rules.blocks import in_blocks
 from dort_compare.rewrites.rules.by_head import by_head
+from dort_compare.rewrites.rules.doubled import double_the_smaller
+from dort_compare.rewrites.rules.expand import expand_late
 from dort_compare.rewrites.rules.heads import with_heads
 from dort_compare.rewrites.rules.rms_norm import rms_norm
 from dort_compare.rewrites.rules.row import row_into_matmul
@@ -24,6 +26,8 @@ Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
 
 STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
+    dict.fromkeys(("Add", "Div", "Mul", "Sub"), (expand_late,)),
+    {"Mul": (double_the_smaller,)},
     {
         "Mul": (scale_into_matmul,),
         "ReduceMax": (softmax,),
@@ -34,8 +38,9 @@ STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
     {"FusedMatMul": (by_head,), "MatMul": (by_head,)},
     {"Scan": (mask_into_bias, in_blocks)},
 )
-"""By the op type of the node that each starts from, in order: those that stand alone, one that makes way for the next,
-one that takes together what the others have left, and those that change what was taken together."""
+"""By the op type of the node that each starts from, in order: two that spare passes over whole tensors, those that
+stand alone, one that makes way for the next, one that takes together what the others have left, and those that change
+what was taken together."""
 
 ON_CPU = {by_head, in_blocks, mask_into_bias, with_heads, row_into_matmul}
 """Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
