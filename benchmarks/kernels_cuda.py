@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import torch
 from pages import flags, page, show
-from step import BACKENDS, Step
-from step_cuda import MODES, PRECISIONS, STEPS, compiled, gpu_flags, name_of_device, step_of, subject, waited_for
+from step import BACKENDS, MODES, Step
+from step_cuda import PRECISIONS, STEPS, compiled, gpu_flags, name_of_device, step_of, subject, waited_for
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from turns import timed
@@ -41,7 +41,7 @@ def rows(options: argparse.Namespace) -> Iterator[list[str]]:
     """A line of the table for each of the longest kernels of every backend, and what they come to."""
     model, inputs = subject(options.layers, options.hidden, tuple(map(int, options.size.split("x"))))
     for backend in options.backends:
-        step = waited_for(step_of(compiled(model, backend), model, inputs, options.mode, options.precision))
+        step = waited_for(step_of(compiled(model, backend, options.mode), model, inputs, options.mode, options.precision))
         whole = statistics.median(timed({backend: step}, STEPS, 0.0)[backend]) * 1e3
         times, calls = kernels(step)
         yield [backend, "all kernels", str(calls.total()), f"{times.total():.1f}"]

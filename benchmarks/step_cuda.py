@@ -6,7 +6,9 @@ A Llama of transformers' sizes, its attention by ``F.scaled_dot_product_attentio
 backends take turns in one process; a time is that of one step, waited for, and a median over the rounds; a ratio is the
 median of the ratios within one round. Before anything is timed, outputs and gradients of ``dort`` are held against
 eager in float32: they may lie twice as far from it as eager's under autocast, in norms. *Memory* is what a backend
-holds on the device after some steps, beside the model: all that torch's allocator and ONNX Runtime's keep.
+holds on the device after some steps, beside the model: all that torch's allocator and ONNX Runtime's keep. *Frozen* is
+inference in evaluation mode where the parameters are constants: ``dort`` with its option ``freeze``, inductor with
+``freezing``.
 
 *Host* is a decoder layer of width 512 on (1, 8) in float32: the time until a call returns, the device not waited for.
 """
@@ -27,14 +29,13 @@ from typing import Any
 import torch
 from pages import flags, page, show
 from processes import in_a_process
-from step import BACKENDS, Step, loss_of
+from step import BACKENDS, MODES, OPTIONS, Step, loss_of
 from torch import nn
 from turns import milliseconds, ratio, timed
 
 from dort_compare.models import LlamaConfig, build
 from dort_compare.trace.modules import Call, run_module
 
-MODES = ("infer", "train")
 PRECISIONS = ("bfloat16", "float16", "float32")
 MAY_ERR, NOISE, STEPS, CALLS = 2.0, 1e-5, 3, 50
 
@@ -51,9 +52,9 @@ def subject(layers: int, hidden: int, size: tuple[int, int]) -> tuple[nn.Module,
     return build("model", config, batch=size[0], seq=size[1], device="cuda")
 
 
-def compiled(model: nn.Module, backend: str) -> Any:
+def compiled(model: nn.Module, backend: str, mode: str = "infer") -> Any:
     """The model, compiled unless ``backend`` is "eager"."""
-    return model if backend == "eager" else torch.compile(model, backend=backend)
+    return model if backend == "eager" else torch.compile(model, backend=backend, options=OPTIONS.get((backend, mode)))
 
 
 def step_of(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, precision: str) -> Step:
@@ -102,8 +103,9 @@ def check(model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, precisi
 def speed(layers: int, hidden: int, size: tuple[int, int], mode: str, precision: str, rounds: int) -> dict[str, Any]:
     """Seconds by backend, and bytes that it holds on the device beside model and inputs."""
     model, inputs = subject(layers, hidden, size)
+    model.train(mode != "frozen")
     steps, held = {}, {}
-    functions = {backend: compiled(model, backend) for backend in BACKENDS}
+    functions = {backend: compiled(model, backend, mode) for backend in BACKENDS}
     for backend, function in functions.items():
         steps[backend] = step = waited_for(step_of(function, model, inputs, mode, precision))
         model.zero_grad(set_to_none=True)
@@ -134,7 +136,8 @@ def in_use(*, cleared: bool = True) -> int:
 def host(mode: str, rounds: int) -> dict[str, Any]:
     """Seconds until a call of a small layer returns, by backend."""
     model, inputs = build("decoder", LlamaConfig(attention="sdpa"), batch=1, seq=8, device="cuda")
-    functions = {backend: compiled(model, backend) for backend in BACKENDS}
+    model.train(mode != "frozen")
+    functions = {backend: compiled(model, backend, mode) for backend in BACKENDS}
     check(model, inputs, mode, "float32", functions["dort"])
     times: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
     steps = {b: step_of(function, model, inputs, mode, "float32") for b, function in functions.items()}

@@ -64,7 +64,8 @@ class Frozen:
 
     The constants are made again where one is another tensor than before, has been given other memory, or has been
     written in place, but for what is written through ``tensor.data``, numpy or a storage, which torch does not count.
-    Tensors on other devices than the CPU, and inference tensors, whose writes are not counted either, remain inputs.
+    Inference tensors, whose writes are not counted either, remain inputs, and so do statistics on a GPU, whose elements
+    would have to be waited for.
     Threads may call it at once: one of them makes what all then run.
     """
 
@@ -100,4 +101,4 @@ class Frozen:
 
 
 def _can_be_held(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and not tensor.is_inference()
+    return not tensor.is_inference() and (tensor.device.type == "cpu" or not may_be_statistics(tensor))

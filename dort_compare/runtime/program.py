@@ -12,6 +12,7 @@ import torch
 from dort_compare.errors import CheckError, ExecutionError
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.boxed import as_boxed
+from dort_compare.runtime.folded import folded
 from dort_compare.runtime.frozen import Frozen, RunTensors
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.outputs import Argument, Outputs, Result
@@ -22,6 +23,11 @@ from dort_compare.signature import Signature
 from dort_compare.stages import Stages
 
 _QUIET = SessionSettings(session_options={"log_severity_level": 4})
+
+
+def _are_on_cpu(constants: Mapping[str, torch.Tensor]) -> bool:
+    """Whether ONNX Runtime takes ``constants`` for its own and folds them."""
+    return all(tensor.device.type == "cpu" for tensor in constants.values())
 
 
 class Program:
@@ -67,7 +73,10 @@ class Program:
     def _with_constants(
         self, model: ir.Model, settings: SessionSettings, constants: Mapping[str, torch.Tensor]
     ) -> RunTensors:
-        session = make_session(model, settings, self.providers, frozen=constants)
+        if _are_on_cpu(constants):
+            session = make_session(model, settings, self.providers, frozen=constants)
+        else:
+            session = folded(model, constants, lambda part: make_session(part, settings, self.providers))
         return session.prepared([name for name in self._inputs if name not in constants], self._devices)
 
     def __call__(self, *arguments: Argument) -> list[Result]:

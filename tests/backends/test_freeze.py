@@ -30,18 +30,31 @@ class Net(nn.Module):
         return self.second(self.first(x).tanh()) @ self.turned + self.shift
 
 
+@pytest.fixture(params=["by ONNX Runtime", "as on a GPU"], autouse=True)
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who folds: ONNX Runtime does so with constants on the CPU alone."""
+    if request.param == "as on a GPU":
+        monkeypatch.setattr(program, "_are_on_cpu", lambda constants: not constants)
+    return request.param
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[str]]:
     """The names of the constants of every session with some."""
     names: list[frozenset[str]] = []
-    make = program.make_session
+    make, fold = program.make_session, program.folded
 
     def counting(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("frozen"):
             names.append(frozenset(kwargs["frozen"]))
         return make(*args, **kwargs)
 
+    def counting_ours(model: Any, constants: Mapping[str, Tensor], make: Any) -> Any:
+        names.append(frozenset(constants))
+        return fold(model, constants, make)
+
     monkeypatch.setattr(program, "make_session", counting)
+    monkeypatch.setattr(program, "folded", counting_ours)
     return names
 
 
