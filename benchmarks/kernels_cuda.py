@@ -41,7 +41,9 @@ def rows(options: argparse.Namespace) -> Iterator[list[str]]:
     """A line of the table for each of the longest kernels of every backend, and what they come to."""
     model, inputs = subject(options.layers, options.hidden, tuple(map(int, options.size.split("x"))))
     for backend in options.backends:
-        step = waited_for(step_of(compiled(model, backend, options.mode), model, inputs, options.mode, options.precision))
+        step = waited_for(
+            step_of(compiled(model, backend, options.mode), model, inputs, options.mode, options.precision)
+        )
         whole = statistics.median(timed({backend: step}, STEPS, 0.0)[backend]) * 1e3
         times, calls = kernels(step)
         yield [backend, "all kernels", str(calls.total()), f"{times.total():.1f}"]
