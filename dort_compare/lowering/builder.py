@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -82,6 +83,8 @@ class Builder:
             raise AttributeError(op_type)
 
         def write(*inputs: Any, _outputs: int = 1, **attributes: Any) -> Any:
+            if op_type in ("Shape", "Size") and (sizes := _known_sizes(*inputs, **attributes)) is not None:
+                return self.const(sizes if op_type == "Shape" else math.prod(sizes))
             if op_type.startswith("Reduce"):
                 inputs = _with_axes_from_front(*inputs)
                 if op_type in _OF_NOTHING and (reduced := _empty_reduction(*inputs)):
@@ -112,14 +115,8 @@ class Builder:
         """What ONNX says of a reduction of no elements, which ONNX Runtime's CUDA kernels refuse or leave unset."""
         assert x.shape is not None
         kept = [d for d in range(len(x.shape)) if keepdims or d not in reduced]
-        sizes = [1 if d in reduced else self._own_size(x, d) for d in kept]
+        sizes = [1 if d in reduced else self.own_size(x, d) for d in kept]
         return self.Expand(self.const(neutral(_OF_NOTHING[op_type], dtype_of(x)), dtype_of(x)), self.dims(sizes))
-
-    def _own_size(self, x: ir.Value, dim: int) -> Dim:
-        """The size along ``dim``, counted from the front, of any value."""
-        assert x.shape is not None
-        size = x.shape[dim]
-        return size if isinstance(size, int) else self._size_in_a_run(x, dim)
 
     def _size_in_a_run(self, x: ir.Value, dim: int) -> ir.Value:
         return self.Squeeze(self.Shape(x, start=dim, end=dim + 1), [0])
@@ -207,6 +204,12 @@ class Builder:
             return size
         return self._size_in_a_run(value, dim % len(shape_of(value)))
 
+    def own_size(self, value: ir.Value, dim: int) -> Dim:
+        """The size along ``dim`` of any ONNX value, not only that of an FX node."""
+        assert value.shape is not None
+        size = value.shape[dim]
+        return size if isinstance(size, int) else self._size_in_a_run(value, dim % len(value.shape))
+
     # What the graph holds.
 
     def _constant(self, tensor: torch.Tensor) -> ir.Value:
@@ -222,6 +225,18 @@ class Builder:
         value = ir.Value(name=name, type=ir.TensorType(held.dtype), shape=ir.Shape(tensor.shape), const_value=held)
         self.graph.register_initializer(value)
         return value
+
+
+def _known_sizes(x: ir.Value, *, start: int = 0, end: int | None = None) -> list[int] | None:
+    """What ``Shape`` gives, if that is known.
+
+    It becomes a constant: a size that ONNX Runtime's CUDA provider computes may be read before it is on the host.
+    """
+    if x.shape is None:
+        return None
+    asked = list(x.shape)[start:end]
+    known = [size for size in asked if isinstance(size, int)]
+    return known if len(known) == len(asked) else None
 
 
 def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:

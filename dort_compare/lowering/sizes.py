@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import onnx_ir as ir
+
 from dort_compare.lowering.builder import Builder, Dim
 
 
@@ -55,3 +57,11 @@ def from_front(op: Builder, index: Dim, size: Dim) -> Dim:
     if isinstance(index, int):
         return index if index >= 0 else plus(op, size, index)
     return op.Where(op.Less(index, 0), op.Add(index, op.const(size)), index)
+
+
+def behind_one_another(op: Builder, *vectors: ir.Value) -> ir.Value:
+    """Vectors of sizes as one, which is a constant if they are."""
+    known = [vector.const_value for vector in vectors]
+    if all(value is not None for value in known):
+        return op.const([size for value in known if value is not None for size in value.numpy().tolist()])
+    return op.Concat(*vectors, axis=0)

@@ -110,3 +110,13 @@ def test_nodes_carry_what_the_fx_node_is_and_in_which_dtype_it_is_computed(op: B
     assert "dort_compare.computed_in" not in plain.metadata_props
     assert wide.metadata_props["dort_compare.computed_in"] == "float64"
     assert [plain.name, wide.name] == ["node.Neg", "node.Neg.1"]
+
+
+def test_a_size_that_is_known_is_a_constant(op: Builder) -> None:
+    x, y = value("x", FLOAT, 2, 3), value("y", FLOAT, "n", 3)
+    made = op.Shape(x), op.Shape(x, start=1), op.Shape(x, end=-1), op.Shape(y, start=1, end=2), op.Size(x)
+    assert [size.const_value.numpy().tolist() for size in made] == [[2, 3], [3], [2], [3], 6]
+    assert {size.dtype for size in made} == {INT64}
+    assert [op.Shape(y).producer().op_type, op.Size(y).producer().op_type] == ["Shape", "Size"]
+    assert (op.own_size(x, -1), op.own_size(op.Add(y, 1), -1)) == (3, 3)
+    assert op.own_size(y, -2).producer().op_type == "Squeeze"

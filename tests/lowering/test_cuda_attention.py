@@ -288,6 +288,21 @@ def test_only_what_the_graph_reads_is_computed(family):
     assert "Log" not in [node.op_type for node in graphs["inference"].lowered.model.graph]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_known_lengths_are_constants(family):
+    """CUDA's provider made a mask of 500411 rows: it read a length before it had arrived on the host."""
+    attention = Attention(family, lengths=(6, 6), is_causal=True)
+    function, graphs = compiled(lambda *args: attention(*args)[0], newest_opset())
+    function(*attention.inputs()).sum().backward()
+    assert set(graphs) == {"forward", "backward"}
+    for graph in graphs.values():
+        nodes = list(graph.lowered.model.graph)
+        assert not {"Shape", "Size"} & {node.op_type for node in nodes}
+        ranges = [node for node in nodes if node.op_type == "Range"]
+        assert ranges
+        assert all(value.const_value is not None for node in ranges for value in node.inputs)
+
+
 def test_the_lengths_of_a_graph_on_a_cuda_device():
     graph = fx.Graph()
     with FakeTensorMode():

@@ -15,6 +15,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
 from dort_compare.lowering.precision import in_float32, opmath, raise_half
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import minus, plus
 
 aten = torch.ops.aten
 
@@ -147,10 +148,10 @@ class Attention:
             scores = op.Add(scores, op.cast(self.bias, self.dtype))
         if not self.is_causal:
             return scores
-        queries, keys = (op.Squeeze(op.Shape(x, start=2, end=3), [0]) for x in (self.query, self.keys))
-        zero, one = op.const(0), op.const(1)
-        rows = op.Range(op.Sub(keys, queries), keys, one) if self.kernel.bottom_right else op.Range(zero, queries, one)
-        seen = op.LessOrEqual(op.Unsqueeze(op.Range(zero, keys, one), [0]), op.Unsqueeze(rows, [1]))
+        queries, keys = (op.size(x, 2) for x in (self.query, self.key))
+        first = minus(op, keys, queries) if self.kernel.bottom_right else 0
+        rows = op.Range(first, plus(op, first, queries), 1)
+        seen = op.LessOrEqual(op.Unsqueeze(op.Range(0, keys, 1), [0]), op.Unsqueeze(rows, [1]))
         lengths = shape_of(self.query)[2], shape_of(self.key)[2]
         seen.shape = ir.Shape([size if isinstance(size, int) else None for size in lengths])
         return op.Where(seen, scores, self._number(-math.inf))

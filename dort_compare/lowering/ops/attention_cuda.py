@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.attention import Attention, Kernel
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
@@ -135,7 +135,7 @@ def efficient_backward(
     A graph reads no gradient that ``grad_input_mask`` leaves out.
     """
     attention = Attention(op, EFFICIENT, query, key, value, dropout_p, is_causal, attn_bias, scale)
-    unpadded = op.Slice(logsumexp, [0], op.Shape(query, start=2, end=3), [2])
+    unpadded = op.Slice(logsumexp, [0], op.dims([op.size(query, 2)]), [2])
     return attention.backward(grad_out_, out, unpadded)
 
 
@@ -211,10 +211,6 @@ def _length(op: Builder, position: int, x: ir.Value) -> ir.Value | None:
 
 def _aligned(op: Builder, logsumexp: ir.Value, query: ir.Value) -> ir.Value:
     """(B, H, L) filled up with inf to a last size that is a multiple of ``_ALIGNMENT``."""
-    length = shape_of(query)[2]
-    if isinstance(length, int):
-        missing = op.const([-length % _ALIGNMENT])
-    else:
-        missing = op.Mod(op.Neg(op.Shape(query, start=2, end=3)), [_ALIGNMENT])
-    pads = op.Concat(op.const([0, 0, 0, 0, 0]), missing, axis=0)
-    return op.Pad(logsumexp, pads, op.const(math.inf, torch.float32))
+    length = op.size(query, 2)
+    missing = -length % _ALIGNMENT if isinstance(length, int) else op.Mod(op.Neg(length), _ALIGNMENT)
+    return op.Pad(logsumexp, op.dims([0, 0, 0, 0, 0, missing]), op.const(math.inf, torch.float32))

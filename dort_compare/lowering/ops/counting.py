@@ -13,10 +13,10 @@ from dort_compare.lowering.registry import lowering
 aten = torch.ops.aten
 
 
-def counted(op: Builder, x: ir.Value, size: ir.Value, weights: ir.Value | None = None) -> ir.Value:
+def counted(op: Builder, x: ir.Value, size: Dim, weights: ir.Value | None = None) -> ir.Value:
     """How often each of 0, 1, ..., size - 1 stands in a vector, or the sum of its weights; others are out of range."""
     terms = op.Expand(op.const(1), op.Shape(x)) if weights is None else weights
-    zeros = op.Expand(op.const(0, dtype_of(terms)), op.Reshape(size, [1]))
+    zeros = op.Expand(op.const(0, dtype_of(terms)), op.dims([size]))
     return op.ScatterElements(zeros, x, terms, axis=0, reduction="add")
 
 
@@ -52,10 +52,10 @@ def histc(op: Builder, x: ir.Value, bins: int = 100, min: float | int = 0, max: 
     place = op.Min(op.cast(place, torch.int64), bins - 1)
     if min == max:  # all elements lie within; for one that is not finite torch raises, as ONNX Runtime for its place
         is_finite = op.Not(op.Or(op.IsNaN(flat), op.IsInf(flat)))
-        return op.cast(counted(op, op.Where(is_finite, place, bins), op.const(bins)), dtype)
+        return op.cast(counted(op, op.Where(is_finite, place, bins), bins), dtype)
     is_inside = op.And(op.GreaterOrEqual(flat, left), op.LessOrEqual(flat, right))
     place = op.Where(is_inside, place, 0)
-    return op.cast(counted(op, place, op.const(bins), op.cast(is_inside, torch.int64)), dtype)
+    return op.cast(counted(op, place, bins, op.cast(is_inside, torch.int64)), dtype)
 
 
 def _range(op: Builder, x: ir.Value, low: float, high: float) -> tuple[ir.Value, ir.Value]:

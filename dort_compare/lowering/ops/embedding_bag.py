@@ -10,6 +10,7 @@ from dort_compare.lowering.ops.embedding_bag_max import gradient_of_largest, lar
 from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import plus
 
 aten = torch.ops.aten
 _MEAN, _MAX = 1, 2
@@ -84,10 +85,10 @@ def _refuse(op: Builder, indices: ir.Value) -> None:
 
 def _bags(op: Builder, indices: ir.Value, starts: ir.Value) -> ir.Value:
     """The bag of every index: how many bags have started there, less one."""
-    length = op.Add(op.Shape(indices), op.const([1]))
-    zeros, ones = op.Expand(op.const(0), length), op.Expand(op.const(1), op.Shape(starts))
+    count = op.size(indices, 0)
+    zeros, ones = op.Expand(op.const(0), op.dims([plus(op, count, 1)])), op.Expand(op.const(1), op.Shape(starts))
     started = op.ScatterElements(zeros, op.cast(starts, torch.int64), ones, axis=0, reduction="add")
-    counted = op.Slice(op.CumSum(started, op.const(0)), [0], op.Shape(indices), [0])
+    counted = op.Slice(op.CumSum(started, op.const(0)), [0], op.dims([count]), [0])
     return op.Sub(counted, op.const(1))
 
 

@@ -17,7 +17,7 @@ def largest_of_bags(
     Of ``rows`` those count for which ``counts`` is true. The first of equal elements is the largest. NaN is, as in
     torch's kernel, if it stands in the first row of a bag, and only there.
     """
-    places = op.Range(op.const(0), op.Squeeze(op.Shape(bags), [0]), op.const(1))
+    places = op.Range(0, op.own_size(bags, 0), 1)
     nowhere = op.Shape(bags)
     first = _scattered(op, nowhere, size[:1], bags, op.Where(counts, places, nowhere), "min")
     is_bare = op.Equal(first, nowhere)

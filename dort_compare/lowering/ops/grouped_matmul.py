@@ -12,6 +12,7 @@ from dort_compare.lowering.builder import Builder, dtype_of, shape_of
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering, lowering_by_name
+from dort_compare.lowering.sizes import behind_one_another
 
 aten = torch.ops.aten
 
@@ -69,7 +70,7 @@ def _rows(op: Builder, x: ir.Value, weight: ir.Value, ends: ir.Value) -> ir.Valu
         return end, op.Concat(done, product, axis=0)
 
     width = op.Shape(weight, start=2, end=3)
-    zeros = lambda rows: op.cast(op.ConstantOfShape(op.Concat(rows, width, axis=0)), dtype_of(x))  # noqa: E731
+    zeros = lambda rows: op.Expand(op.const(0, dtype_of(x)), behind_one_another(op, rows, width))  # noqa: E731
     last, done = loop(op, _groups(op, ends), (op.const([0]), zeros(op.const([0]))), step, resizes=True)
     return op.Concat(done, zeros(op.Sub(op.Shape(x, start=0, end=1), last)), axis=0)
 
@@ -89,7 +90,7 @@ def _at(op: Builder, ends: ir.Value, group: ir.Value) -> ir.Value:
 
 
 def _groups(op: Builder, ends: ir.Value) -> ir.Value:
-    return op.Squeeze(op.Shape(ends), [0])
+    return op.const(op.own_size(ends, 0))
 
 
 def _flipped(op: Builder, x: ir.Value) -> ir.Value:

@@ -14,7 +14,7 @@ from dort_compare.lowering.ops.operands import chosen, refusing_negative
 from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
-from dort_compare.lowering.sizes import from_front, product
+from dort_compare.lowering.sizes import behind_one_another, from_front, product
 
 aten = torch.ops.aten
 Number = int | float | bool
@@ -87,7 +87,7 @@ def _put_slices(op: Builder, x: ir.Value, indices: list[ir.Value], values: ir.Va
     count, rank = len(indices), len(shape_of(x))
     shape = op.Shape(coordinates, start=0, end=-1)
     if count < rank:
-        shape = op.Concat(shape, op.Shape(x, start=count), axis=0)
+        shape = behind_one_another(op, shape, op.Shape(x, start=count))
     return op.ScatterND(x, coordinates, op.Expand(values, shape))
 
 
@@ -95,9 +95,9 @@ def _put_along(op: Builder, x: ir.Value, dim: int, index: ir.Value, values: ir.V
     """One index, of any shape, along one dimension."""
     sizes = [op.size(x, d) for d in range(len(shape_of(x)))]
     before, after = op.dims(sizes[:dim]), op.dims(sizes[dim + 1 :])
-    source = op.Expand(values, op.Concat(before, op.Shape(index), after, axis=0))
+    source = op.Expand(values, behind_one_another(op, before, op.Shape(index), after))
     line = op.Reshape(index, [-1])
-    shape = op.Concat(before, op.Shape(line), after, axis=0)
+    shape = behind_one_another(op, before, op.Shape(line), after)
     targets = op.Expand(_with_ones(op, line, 1, len(sizes) - dim - 1), shape)
     return scattered(op, x, dim, targets, op.Reshape(source, shape), reduction)
 

@@ -11,6 +11,7 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, is_empty, is_floating, shape_of
 from dort_compare.lowering.ops.extremes import picked
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import floordiv, plus
 from dort_compare.lowering.sums import running_sum
 
 aten = torch.ops.aten
@@ -34,8 +35,7 @@ def _ranked(op: Builder, x: ir.Value, count: ir.Value, dim: int, largest: bool) 
 
 def _length(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """The size along ``dim`` as a vector of one."""
-    size = x.shape[dim] if x.shape is not None else None
-    return op.const([size]) if isinstance(size, int) else op.Gather(op.Shape(x), op.const([dim]))
+    return op.dims([op.own_size(x, dim)])
 
 
 def _top(op: Builder, keys: ir.Value, count: ir.Value, dim: int, largest: bool) -> ir.Value:
@@ -101,7 +101,7 @@ def _rank(x: ir.Value) -> int:
 def _places(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """0, 1, ... along ``dim``, of size 1 in the dimensions behind it."""
     behind = range(1, _rank(x) - dim % _rank(x))
-    places = op.Range(op.const(0), op.Squeeze(_length(op, x, dim), [0]), op.const(1))
+    places = op.Range(0, op.own_size(x, dim), 1)
     return op.Unsqueeze(places, list(behind)) if behind else places
 
 
@@ -225,7 +225,7 @@ def _median(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 
 def _middle(op: Builder, x: ir.Value, dim: int) -> ir.Value:
     """How many elements reach to the lower one in the middle."""
-    return op.Div(op.Add(_length(op, x, dim), 1), 2)
+    return op.dims([floordiv(op, plus(op, op.own_size(x, dim), 1), 2)])
 
 
 @lowering(aten.nanmedian.dim)
