@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from dort_compare import compare
 from dort_compare.cli import main
@@ -60,6 +61,18 @@ def test_fused_attention_is_torchs_and_no_fallback(precision: torch.dtype, said_
     for one, other in zip(found, right, strict=True):
         assert (one - other).norm() <= 3e-2 * other.norm()
     assert said_by("dort_compare") == []
+
+
+def test_a_step_copies_nothing_to_the_cpu() -> None:
+    """Neither what no node reads nor indices that only the CPU's kernels would check: the device would be waited for."""
+    module, inputs = llama("sdpa")
+    compiled = torch.compile(module, backend="dort")
+    for _ in range(2):
+        gradients(compiled, module, inputs)
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        gradients(compiled, module, inputs)
+        torch.cuda.synchronize()
+    assert [event.name for event in seen.events() if "DtoH" in event.name] == []
 
 
 def test_memory_is_handed_from_step_to_step() -> None:
