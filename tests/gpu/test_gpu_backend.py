@@ -64,7 +64,7 @@ def test_fused_attention_is_torchs_and_no_fallback(precision: torch.dtype, said_
 
 
 def test_a_step_copies_nothing_to_the_cpu() -> None:
-    """Neither what no node reads nor indices that only the CPU's kernels would check: the device would be waited for."""
+    """Neither what no node reads nor indices that only the CPU would check: the device would be waited for."""
     module, inputs = llama("sdpa")
     compiled = torch.compile(module, backend="dort")
     for _ in range(2):
