@@ -20,13 +20,19 @@ from dort_compare.lowering.registry import lowering
 aten = torch.ops.aten
 prims = torch.ops.prims
 
+_ON_CUDA = {torch.bfloat16: torch.float32, **dict.fromkeys((torch.uint8, torch.int8, torch.int16), torch.int32)}
+"""What ONNX Runtime has no kernels on CUDA for that compare, and a dtype that holds the same values."""
+
 
 def _comparison(operator: str, negated: bool = False) -> Callable[[Builder, ir.Value, Operand], ir.Value]:
     def lowered(op: Builder, x: ir.Value, y: Operand) -> ir.Value:
         dtype = promoted_dtype(x, y)
         if dtype == torch.bool:
             dtype = torch.uint8
-        result = getattr(op, operator)(*promoted(op, (x, y), dtype))
+        operands = promoted(op, (x, y), dtype)
+        if op.on_cuda and dtype in _ON_CUDA:
+            operands = promoted(op, operands, _ON_CUDA[dtype])
+        result = getattr(op, operator)(*operands)
         return op.Not(result) if negated else result
 
     return lowered

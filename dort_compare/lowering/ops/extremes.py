@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
+from dort_compare.lowering.ops.operands import flags_dtype
 from dort_compare.lowering.ops.reduction import Dims, reduce
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -63,7 +64,7 @@ def extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, r
     extreme = reduce(op, operator, x, dim, keepdim, rank)
     if not op.result_dtype.is_floating_point:
         return extreme
-    has_nan = reduce(op, "ReduceMax", op.cast(op.IsNaN(x), torch.uint8), dim, keepdim, rank)
+    has_nan = reduce(op, "ReduceMax", op.cast(op.IsNaN(x), flags_dtype(op)), dim, keepdim, rank)
     nan = op.CastLike(op.const(math.nan, torch.float32), extreme)
     return op.Where(op.cast(has_nan, torch.bool), nan, extreme)
 
@@ -99,7 +100,7 @@ def _places(op: Builder, operator: str, x: ir.Value, dim: int) -> ir.Value:
     if is_floating(x):
         is_nan = op.IsNaN(x)
         flags = op.cast(is_nan if operator == "ArgMax" else op.Not(is_nan), torch.float32)
-        has_nan = op.ReduceMax(op.cast(is_nan, torch.uint8), [dim], keepdims=1)
+        has_nan = op.ReduceMax(op.cast(is_nan, flags_dtype(op)), [dim], keepdims=1)
         x = op.Where(op.cast(has_nan, torch.bool), op.CastLike(flags, x), x)
     return getattr(op, operator)(x, axis=dim, keepdims=1)
 

@@ -110,7 +110,15 @@ def chosen(op: Builder, condition: ir.Value, x: Operand, y: Operand) -> ir.Value
 def refusing_negative(op: Builder, index: ir.Value) -> ir.Value:
     """An index for ops that torch refuses a negative one: made far too large, for ONNX would count it from the end."""
     dtype = dtype_of(index)
-    return op.BitwiseAnd(index, op.const(torch.iinfo(dtype).max, dtype))
+    largest = op.const(torch.iinfo(dtype).max, dtype)
+    if op.on_cuda and dtype.is_signed:  # there is no kernel for BitwiseAnd there: the index would go by way of the host
+        return op.Where(op.Less(index, 0), largest, index)
+    return op.BitwiseAnd(index, largest)
+
+
+def flags_dtype(op: Builder) -> torch.dtype:
+    """In what flags are reduced: in bytes, for which ONNX Runtime has no kernel on CUDA."""
+    return torch.int32 if op.on_cuda else torch.uint8
 
 
 def only(op: Builder, value: ir.Value, dtype: torch.dtype) -> ir.Value:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_float32, in_int64, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.windows import Windows, window_sums
@@ -27,7 +28,7 @@ def constant_pad_nd(op: Builder, x: ir.Value, pad: Sequence[Dim], value: float |
     untouched: list[Dim] = [0] * (len(shape_of(x)) - len(pad) // 2)
     before, after = list(pad[-2::-2]), list(pad[::-2])
     number = op.const(value, op.result.dtype)
-    return op.Pad(x, op.dims([*untouched, *before, *untouched, *after]), op.cast(number, _dtype(x)))
+    return padded(op, x, [*untouched, *before, *untouched, *after], op.cast(number, _dtype(x)))
 
 
 def _dtype(x: ir.Value) -> torch.dtype:

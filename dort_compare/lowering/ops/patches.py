@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.windows import windowed
@@ -28,7 +29,7 @@ def im2col(op: Builder, x: ir.Value, kernel_size: Pair, dilation: Pair, padding:
     sizes = shape_of(x)[leading:]
     if any(padding):
         pads = [*[0] * leading, *padding]
-        x = op.Pad(x, op.dims(pads * 2), op.const(0, op.result.dtype))
+        x = padded(op, x, pads * 2, op.const(0, op.result.dtype))
     for d in (1, 0):
         size = sizes[d]
         if not isinstance(size, int):

@@ -159,8 +159,13 @@ def all_(op: Builder, x: ir.Value, dim: Dims = None, keepdim: bool = False) -> i
 
 
 def _truth(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
-    """The extreme of truth values as bytes; that of none, 0 or 255, is what torch says of none."""
-    truth = op.cast(op.cast(x, torch.bool), torch.uint8)
+    """The extreme of truth values as bytes; that of none, 0 or 255, is what torch says of none.
+
+    On CUDA any is true if not all are false: of bytes ONNX Runtime finds only the smallest there.
+    """
+    truth, negated = op.cast(x, torch.bool), op.on_cuda and operator == "ReduceMax"
+    truth = op.cast(op.Not(truth) if negated else truth, torch.uint8)
     if dim != []:
-        truth = reduce(op, operator, truth, dim, keepdim, len(shape_of(x)))
-    return op.cast(op.cast(truth, torch.bool), op.result.dtype)
+        truth = reduce(op, "ReduceMin" if negated else operator, truth, dim, keepdim, len(shape_of(x)))
+    found = op.cast(truth, torch.bool)
+    return op.cast(op.Not(found) if negated else found, op.result.dtype)

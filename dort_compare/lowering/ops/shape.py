@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import from_front, larger, minus, plus, smaller, times
@@ -174,7 +175,7 @@ def _pad(op: Builder, x: ir.Value, rank: int, dim: int, before: Dim, after: Dim)
     """
     pads: list[Dim] = [0] * (2 * rank)
     pads[dim], pads[dim + rank] = before, after
-    return op.Pad(x, op.dims(pads), op.const(0, op.result.dtype))
+    return padded(op, x, pads, op.const(0, op.result.dtype))
 
 
 @lowering(aten.select_backward.default)
