@@ -1,6 +1,6 @@
-"""What is lowered otherwise for CUDA devices, run on the CPU: for lack of a kernel of ONNX Runtime's.
+"""What is lowered otherwise for CUDA devices, run on the CPU: for lack of a kernel of ONNX Runtime's, or of its digits.
 
-A node without one is computed on the host, which the device waits for.
+A node without a kernel there is computed on the host, which the device waits for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ INDEXED = (
 PADDED = ("constant_pad_nd", "slice_backward", "select_backward", "im2col")
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 TRUTH = ("any", "all", "amax", "amin", "aminmax", "max", "min", "argmax", "argmin")
-NAMES = (*INDEXED, *PADDED, *COMPARED, *TRUTH)
+OTHERS = ("_softmax", "_log_softmax")
+NAMES = (*INDEXED, *PADDED, *COMPARED, *TRUTH, *OTHERS)
 CASES = cases(row for row in ROWS if str(row.target).split(".")[1] in NAMES and row.target.namespace == "aten")
 
 
@@ -72,6 +73,8 @@ WITHOUT = {
         "BFLOAT16",
         Call(aten.slice_backward.default, (X.bfloat16(), [3, 9], 1, 2, 6, 1), {}),
     ),
+    "a softmax in float64": ("Softmax", None, Call(aten._softmax.default, (X.double(), 1, False), {})),
+    "its logarithm": ("LogSoftmax", None, Call(aten._log_softmax.default, (X.double(), 1, False), {})),
 }
 
 

@@ -15,8 +15,16 @@ aten = torch.ops.aten
 @lowering(aten._softmax.default)
 @in_float32
 def softmax(op: Builder, x: ir.Value, dim: int, half_to_float: bool) -> ir.Value:
-    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    return op.Softmax(x, axis=dim) if shape_of(x) else op.Exp(op.Sub(x, x))
+    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+
+    In float64 step by step on CUDA: ONNX Runtime's kernel is exact to float32 only.
+    """
+    if not shape_of(x):
+        return op.Exp(op.Sub(x, x))
+    if x.dtype != ir.DataType.DOUBLE or not op.on_cuda:
+        return op.Softmax(x, axis=dim)
+    weights = op.Exp(op.Sub(x, op.ReduceMax(x, [dim], keepdims=1)))
+    return op.Div(weights, op.ReduceSum(weights, [dim], keepdims=1))
 
 
 @lowering(aten._softmax_backward_data.default)
