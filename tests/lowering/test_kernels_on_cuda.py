@@ -35,7 +35,7 @@ INDEXED = (
 PADDED = ("constant_pad_nd", "slice_backward", "select_backward", "im2col")
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 TRUTH = ("any", "all", "amax", "amin", "aminmax", "max", "min", "argmax", "argmin")
-OTHERS = ("_softmax", "_log_softmax")
+OTHERS = ("_softmax", "_log_softmax", "tril", "triu", "lu_unpack")
 NAMES = (*INDEXED, *PADDED, *COMPARED, *TRUTH, *OTHERS)
 CASES = cases(row for row in ROWS if str(row.target).split(".")[1] in NAMES and row.target.namespace == "aten")
 
@@ -75,6 +75,12 @@ WITHOUT = {
     ),
     "a softmax in float64": ("Softmax", None, Call(aten._softmax.default, (X.double(), 1, False), {})),
     "its logarithm": ("LogSoftmax", None, Call(aten._log_softmax.default, (X.double(), 1, False), {})),
+    "triangles of no matrices": ("Trilu", None, Call(aten.triu.default, (X[:0],), {})),
+    "factors of no matrices": (
+        "Trilu",
+        None,
+        Call(aten.lu_unpack.default, (torch.zeros(0, 3, 3), torch.zeros(0, 3, dtype=torch.int32)), {}),
+    ),
 }
 
 

@@ -98,9 +98,9 @@ def column(op: Builder, x: ir.Value, index: ir.Value) -> ir.Value:
     return op.Gather(x, op.Reshape(index, [1]), axis=-1)
 
 
-def triangle(op: Builder, x: ir.Value, upper: bool, offset: int = 0) -> ir.Value:
-    """The upper or lower triangle, from a diagonal on, zero elsewhere."""
-    return op.Trilu(x, op.const(offset), upper=int(upper))
+def triangle(op: Builder, x: ir.Value, upper: bool, offset: Dim = 0) -> ir.Value:
+    """The upper or lower triangle, from a diagonal on, zero elsewhere; ONNX Runtime fails on CUDA where it is empty."""
+    return x if x.shape is not None and 0 in list(x.shape) else op.Trilu(x, op.const(offset), upper=int(upper))
 
 
 def diagonal(op: Builder, x: Matrices) -> ir.Value:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.ops.matrices import triangle
 from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
@@ -209,11 +210,11 @@ def _split(op: Builder, x: ir.Value, sizes: Sequence[Dim], dim: int) -> tuple[ir
 @in_int64
 def tril(op: Builder, x: ir.Value, diagonal: Dim = 0) -> ir.Value:
     """tril(Tensor self, SymInt diagonal=0) -> Tensor"""
-    return op.Trilu(x, op.const(diagonal), upper=0)
+    return triangle(op, x, False, diagonal)
 
 
 @lowering(aten.triu.default)
 @in_int64
 def triu(op: Builder, x: ir.Value, diagonal: Dim = 0) -> ir.Value:
     """triu(Tensor self, SymInt diagonal=0) -> Tensor"""
-    return op.Trilu(x, op.const(diagonal), upper=1)
+    return triangle(op, x, True, diagonal)
