@@ -71,6 +71,12 @@ class Call:
         graph.output(_elements(graph, node))
         return fx.GraphModule({}, graph)
 
+    def is_traced_as_computed(self) -> bool:
+        """Whether torch traces the dtypes that its kernel returns, as older releases do not for all overloads."""
+        traced = next(node.meta["val"] for node in self.graph().graph.nodes if node.op == "call_function")
+        pairs = zip(_each(traced), _each(self()), strict=False)
+        return all(fake.dtype == x.dtype for fake, x in pairs if isinstance(fake, Tensor) and isinstance(x, Tensor))
+
     def inputs(self) -> list[Tensor]:
         return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
 
@@ -145,9 +151,9 @@ def record(target: Target, function: Callable[[], Any]) -> list[Call]:
 
 
 @cache
-def op_info(name: str) -> OpInfo:
-    """torch's description of an operator, ``name`` or ``name.variant``."""
-    return next(info for info in op_db if name == ".".join(filter(None, (info.name, info.variant_test_name))))
+def op_info(name: str) -> OpInfo | None:
+    """torch's description of an operator, ``name`` or ``name.variant``; older releases have fewer."""
+    return next((info for info in op_db if name == ".".join(filter(None, (info.name, info.variant_test_name)))), None)
 
 
 def samples(info: OpInfo, dtype: torch.dtype, with_gradient: bool) -> Iterator[SampleInput]:
@@ -165,7 +171,7 @@ def samples(info: OpInfo, dtype: torch.dtype, with_gradient: bool) -> Iterator[S
 def recorded(target: Target, info_name: str, dtype: torch.dtype) -> Iterator[Call]:
     """Calls of ``target`` that torch's samples for an operator reach, each signature once."""
     info = op_info(info_name)
-    if not info.supports_dtype(dtype, "cpu"):
+    if info is None or not info.supports_dtype(dtype, "cpu"):
         return
     with_gradient = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
     seen = set()
