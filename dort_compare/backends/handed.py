@@ -54,7 +54,7 @@ class Source:
         for permuted in value.users:
             if permuted.target is aten.permute.default and tuple(permuted.args[1]) == self.order:  # type: ignore[arg-type]
                 for clone in permuted.users:
-                    if clone.target is aten.clone.default and clone.args == (permuted,):
+                    if clone.target is aten.clone.default and clone.meta["val"].is_contiguous():
                         return clone
         return add_call(value.graph, value, aten.clone.default, self.taken(value))
 

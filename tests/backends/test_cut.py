@@ -143,6 +143,18 @@ def test_what_lies_in_another_order_is_returned_as_it_lies() -> None:
     assert pieces.strided == pieces.returned == []
 
 
+def test_a_clone_in_yet_another_order_is_not_what_lies_contiguous() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.repeat(4, 1).view(3, 2, 3, 2).permute(0, 2, 3, 1) * 2
+        return torch.erfinv(y), y.permute(0, 3, 1, 2).clone(memory_format=torch.channels_last)
+
+    x = torch.rand(3, 3) / 4
+    results, strided = run(cut(function, "erfinv"), x)
+    for found, right in zip(results, function(x), strict=True):
+        assert torch.equal(found, right)
+    assert strided == []
+
+
 def random_graph(seed: int, size: int) -> tuple[fx.GraphModule, dict[str, str]]:
     """Sums, products, transposes and pairs of values drawn from those before; a third of the calls is refused."""
     draw = random.Random(seed)
