@@ -51,12 +51,8 @@ class Source:
         """The value as it is handed over, computed of ``value`` in the graph of a piece unless it has it already."""
         if self.order is None:
             return value
-        for permuted in value.users:
-            if permuted.target is aten.permute.default and tuple(permuted.args[1]) == self.order:  # type: ignore[arg-type]
-                for clone in permuted.users:
-                    if clone.target is aten.clone.default and clone.meta["val"].is_contiguous():
-                        return clone
-        return add_call(value.graph, value, aten.clone.default, self.taken(value))
+        has = _clone_in(value, list(self.order))
+        return has or add_call(value.graph, value, aten.clone.default, self.taken(value))
 
     def given_back(self, taken: fx.Node) -> fx.Node:
         """The value itself, where it was handed over as ``taken``."""
@@ -93,3 +89,10 @@ def returned(node: fx.Node) -> Source:
     if is_result or moves_nothing(node) or not is_known(node) or node.meta["val"].is_contiguous():
         return Source(node)
     return Source(node, layout_of(node.meta["val"]))
+
+
+def _clone_in(value: fx.Node, order: list[int]) -> fx.Node | None:
+    """The contiguous copy that a graph has of ``value`` with its dimensions in that order."""
+    permuted = [user for user in value.users if user.target is aten.permute.default and user.args[1] == order]
+    clones = [user for each in permuted for user in each.users if user.target is aten.clone.default]
+    return next((clone for clone in clones if clone.meta["val"].is_contiguous()), None)

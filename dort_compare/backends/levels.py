@@ -58,16 +58,12 @@ class _Assembly:
         nodes = sorted(self.source.graph.nodes, key=levels.__getitem__)
         groups = [(level, list(group)) for level, group in itertools.groupby(nodes, key=levels.__getitem__)]
         pieces = [
-            _Piece.of(members, self.outside)
-            if is_piece(level) and any(node.op == "call_function" and not is_light(node) for node in members)
-            else None
+            _Piece.of(members, self.outside) if is_piece(level) and _computes(members) else None
             for level, members in groups
         ]
-        wanted = {
-            operand
-            for piece, (_, members) in zip(pieces, groups, strict=True)
-            for operand in (piece.sources() if piece else (each for node in members for each in node.all_input_nodes))
-        }
+        wanted: set[fx.Node] = set()
+        for piece, (_, members) in zip(pieces, groups, strict=True):
+            wanted.update(piece.sources() if piece else (each for node in members for each in node.all_input_nodes))
         for piece, (_, members) in zip(pieces, groups, strict=True):
             if piece:
                 self._add_piece(piece, [node for node in members if node in wanted])
@@ -91,6 +87,10 @@ class _Assembly:
             made = self.graph.call_function(operator.getitem, (call, position))
             made.meta = source.meta
             self.copies[source.node] = source.given_back(made)
+
+
+def _computes(nodes: Sequence[fx.Node]) -> bool:
+    return any(node.op == "call_function" and not is_light(node) for node in nodes)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from dort_compare import provenance
 from dort_compare.rewrites.rules.bias import mask_into_bias
 from dort_compare.rewrites.rules.blocks import in_blocks
 from dort_compare.rewrites.rules.by_head import by_head
-from dort_compare.rewrites.rules.doubled import double_the_smaller
 from dort_compare.rewrites.rules.expand import expand_late
 from dort_compare.rewrites.rules.heads import with_heads
 from dort_compare.rewrites.rules.rms_norm import rms_norm
@@ -27,7 +26,6 @@ Rule = Callable[[ir.Model, ir.Node], str | None]
 
 STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
     dict.fromkeys(("Add", "Div", "Mul", "Sub"), (expand_late,)),
-    {"Mul": (double_the_smaller,)},
     {
         "Mul": (scale_into_matmul,),
         "ReduceMax": (softmax,),
@@ -38,7 +36,7 @@ STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
     {"FusedMatMul": (by_head,), "MatMul": (by_head,)},
     {"Scan": (mask_into_bias, in_blocks)},
 )
-"""By the op type of the node that each starts from, in order: two that spare passes over whole tensors, those that
+"""By the op type of the node that each starts from, in order: one that spares passes over whole tensors, those that
 stand alone, one that makes way for the next, one that takes together what the others have left, and those that change
 what was taken together."""
 

@@ -25,8 +25,7 @@ _WHOLE = 2.0**24
 
 
 def definition(target: Any) -> Callable[..., Any] | None:
-    """The function that torch has for an op, or we for CUDA's attention, of the op's arguments; None where there is
-    none."""
+    """The function of an op's arguments that torch has for it, or we for CUDA's attention; None where there is none."""
     return None if target in _MUCH_LARGER else PLAIN.get(target, decomposition_table.get(target))
 
 

@@ -1,4 +1,4 @@
-"""What is repeated is repeated late, and powers of two are multiplied with what is small: the values stay."""
+"""What is repeated is repeated late: the values stay."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from dort_compare.rewrites import rewritten
 
 CUDA = [("CUDAExecutionProvider", {}), *CPU]
 SIZES: dict[str, list[int | str]] = {"x": [2, 16, 32], "r": [2, 16, 1]}
-HELD = "<float c = {3}, float two = {2}, int64[3] full = {2, 16, 32}>"
 GRADIENT = "e = Expand(r, full) d = Div(e, c) t = Mul(x, two) y = Mul(d, t)"
 
 
 def model(body: str, outputs: str = "float[2, 16, 32] y", dtype: str = "float", **sizes: list[int | str]) -> ir.Model:
     """A model in text form, its constants initializers, with the types of all values."""
     inputs = ", ".join(f"float{each} {name}".replace("'", "") for name, each in {**SIZES, **sizes}.items())
-    text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({outputs}) {HELD} {{ {body} }}'
+    text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({outputs}) {{ {body} }}'
     proto = onnx.parser.parse_model(text.replace("float", dtype) if dtype != "float" else text)
+    of = np.dtype({"float": "float32"}.get(dtype, dtype))
+    held = {"c": np.array(3, of), "two": np.array(2, of), "full": np.array([2, 16, 32])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in held.items())
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
 
 
@@ -77,9 +79,6 @@ STAYS = {
     ),
     "it meets another row": ("e = Expand(r, full) y = Mul(e, r)", "float[2, 16, 32] y"),
     "it meets itself": ("e = Expand(r, full) y = Mul(e, e)", "float[2, 16, 32] y"),
-    "no power of two": ("t = Mul(x, c) y = Mul(t, r)", "float[2, 16, 32] y"),
-    "twice is read": ("t = Mul(x, two) y = Mul(t, r)", "float[2, 16, 32] t, float[2, 16, 32] y"),
-    "both are whole": ("t = Mul(x, two) y = Mul(t, x)", "float[2, 16, 32] y"),
 }
 
 
@@ -105,5 +104,4 @@ def test_the_verdict_on_a_step_of_a_llama_is_clean(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, logger="dort_compare.rewrites"):
         report = compare(module, inputs, backward=True, optimized=True, rewrites=True)
     assert report.verdict == "agree", report.causes
-    for rule in ("expand_late", "double_the_smaller"):
-        assert sum(message.startswith(rule) and message.endswith("made") for message in caplog.messages) >= 2
+    assert sum(message.startswith("expand_late") and message.endswith("made") for message in caplog.messages) >= 2

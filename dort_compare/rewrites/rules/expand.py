@@ -18,22 +18,24 @@ from dort_compare.rewrites.writer import Replacement
 def expand_late(model: ir.Model, node: ir.Node) -> str | None:
     """Lets the elementwise ``node`` read what an Expand repeats, or stand before it; returns why not, where it does
     not."""
+    refused = "nothing that it reads is repeated"
     for place, value in enumerate(node.inputs):
         expand = value.producer() if value is not None else None
-        if expand is None or expand.op_type != "Expand":
+        if value is None or expand is None or expand.op_type != "Expand":
             continue
-        repeated, other, result = expand.inputs[0], node.inputs[1 - place], node.outputs[0]
-        small, full = sizes_of(repeated), sizes_of(result)
+        repeated, other = expand.inputs[0], node.inputs[1 - place]
+        small, full = sizes_of(repeated), sizes_of(node.outputs[0])
         if repeated is None or small is None or full is None or math.prod(small) == math.prod(full):
-            return "sizes are not known, or nothing is repeated"
-        if sizes_of(other) == full and _broadcast(small, full) == full:
+            refused = "sizes are not known, or nothing is repeated"
+        elif sizes_of(other) == full and _broadcast(small, full) == full:
             node.replace_input_with(place, repeated)
             return None
-        if number(other) is not None and value is not None and is_read_once(value) and sizes_of(value) == full:
+        elif number(other) is not None and is_read_once(value) and sizes_of(value) == full:
             _stand_before(model, expand, node, place)
             return None
-        return "what is repeated meets neither a number nor a whole tensor"
-    return "nothing that it reads is repeated"
+        else:
+            refused = "what is repeated meets neither a number nor a whole tensor"
+    return refused
 
 
 def _stand_before(model: ir.Model, expand: ir.Node, node: ir.Node, place: int) -> None:
