@@ -52,7 +52,7 @@ def subject(layers: int, hidden: int, size: tuple[int, int]) -> tuple[nn.Module,
     return build("model", config, batch=size[0], seq=size[1], device="cuda")
 
 
-def compiled(model: nn.Module, backend: str, mode: str = "infer") -> Any:
+def compiled(model: nn.Module, backend: str, mode: str) -> Any:
     """The model, compiled unless ``backend`` is "eager"."""
     return model if backend == "eager" else torch.compile(model, backend=backend, options=OPTIONS.get((backend, mode)))
 

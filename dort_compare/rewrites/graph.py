@@ -52,6 +52,12 @@ def is_product(node: ir.Node) -> bool:
     return (node.domain, node.op_type) in {("", "MatMul"), FUSED_MATMUL}
 
 
+def holds_graphs(node: ir.Node) -> bool:
+    """Whether a node has graphs among its attributes."""
+    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attributes.values())
+
+
 def turns_matrices(node: ir.Node) -> bool:
     """Whether a node exchanges the last two axes of its operand, and no others."""
     if node.op_type != "Transpose":

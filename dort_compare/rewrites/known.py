@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from dort_compare.randomness import RANDOM_OPERATORS
-from dort_compare.rewrites.graph import sizes_of
+from dort_compare.rewrites.graph import holds_graphs, sizes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,7 @@ def _shapes_behind(value: ir.Value) -> dict[ir.Value, Array] | None:
         made = each.producer()
         if each.const_value is not None and (made is None or made.op_type == "Constant"):
             continue
-        if made is None or made.graph is not value.graph or made.op_type in RANDOM_OPERATORS or _holds_graphs(made):
+        if made is None or made.graph is not value.graph or made.op_type in RANDOM_OPERATORS or holds_graphs(made):
             return None
         if made.op_type == "Shape" and (sizes := sizes_of(made.inputs[0])) is not None:
             start, end = (made.attributes[n].as_int() if n in made.attributes else None for n in ("start", "end"))
@@ -51,11 +51,6 @@ def _shapes_behind(value: ir.Value) -> dict[ir.Value, Array] | None:
         waiting += {operand for operand in made.inputs if operand is not None} - met
         met.update(waiting)
     return found
-
-
-def _holds_graphs(node: ir.Node) -> bool:
-    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    return any(attribute.type in kinds for attribute in node.attributes.values())
 
 
 def _computed(value: ir.Value, shapes: dict[ir.Value, Array]) -> Array:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.randomness import RANDOM_OPERATORS
-from dort_compare.rewrites.graph import sizes_of
+from dort_compare.rewrites.graph import holds_graphs, sizes_of
 from dort_compare.runtime.session import Session
 
 _MOVES = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity"}
@@ -75,8 +75,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _may_be_computed_once(node: ir.Node, read: Collection[ir.Value]) -> bool:
-    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    if node.op_type in RANDOM_OPERATORS or any(each.type in kinds for each in node.attributes.values()):
+    if node.op_type in RANDOM_OPERATORS or holds_graphs(node):
         return False
     made, taken = (sum(map(_nbytes, values)) for values in (node.outputs, read))
     return made <= taken < math.inf

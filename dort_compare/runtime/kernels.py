@@ -15,6 +15,7 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
 from dort_compare.dtypes import dtype_name
+from dort_compare.rewrites.graph import holds_graphs
 from dort_compare.runtime.providers import Provider, loads
 
 _FLOAT, _FLOAT16, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
@@ -58,10 +59,9 @@ def missing_kernels(graph: ir.Graph, providers: Sequence[Provider]) -> dict[str,
 
 
 def _stands_alone(node: ir.Node) -> bool:
-    nested = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    if any(attribute.type in nested for attribute in node.attributes.values()):
-        return False
-    return all(value is None or value.dtype is not None for value in (*node.inputs, *node.outputs))
+    return not holds_graphs(node) and all(
+        value is None or value.dtype is not None for value in (*node.inputs, *node.outputs)
+    )
 
 
 def _dtypes(node: ir.Node) -> str:
