@@ -58,7 +58,7 @@ def mask_among(nodes: Sequence[ir.Node], axes: Axes, elements: Elements) -> Mask
             scores, every, hidden = laid
             sizes = (sizes_of(result) or [])[-2:]
             seen = np.broadcast_to(every.any(axis=tuple(range(every.ndim - 2))), sizes)
-            is_first = hidden is not Hidden.LOW or _is_scaled_product(scores)
+            is_first = hidden is not Hidden.LOW or is_scaled_product(scores)
             if every.any(axis=-1).all() and not seen.all() and is_first:
                 return Mask(node, queries, keys, seen, hidden)
     return None
@@ -93,11 +93,12 @@ def hidden_by(value: ir.Value | None) -> Hidden | None:
     return Hidden.ZERO if constant == 0 else None
 
 
-def _is_scaled_product(scores: ir.Value | None) -> bool:
+def is_scaled_product(scores: ir.Value | None) -> bool:
+    """Whether nothing has been laid over scores yet: they are a matrix product, times constant numbers."""
     made = scores.producer() if scores is not None else None
     if made is None or made.op_type not in _SCALES:
         return made is not None and is_product(made)
-    return all(known_number(factor) is not None for factor in made.inputs[1:]) and _is_scaled_product(made.inputs[0])
+    return all(known_number(factor) is not None for factor in made.inputs[1:]) and is_scaled_product(made.inputs[0])
 
 
 def why_it_matters(nodes: Sequence[ir.Node], axes: Axes, mask: Mask) -> str | None:

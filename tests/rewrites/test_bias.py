@@ -11,7 +11,7 @@ from rules import CPU, ops
 
 from dort_compare.rewrites import rewritten
 
-CONSTANTS = "<float low = {-inf}, float zero = {0.0}, float one = {1.0}>"
+CONSTANTS = "<float low = {-inf}, float finite = {-3e38}, float zero = {0.0}, float one = {1.0}>"
 SEEN = np.array([[True, False, True], [False, True, True]])
 
 
@@ -38,7 +38,13 @@ def result(of: ir.Model) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "body", ["r = Where(seen, s, low)", "r = Where(seen, low, s)", "n = Neg(s) m = Where(seen, n, low) r = Identity(m)"]
+    "body",
+    [
+        "r = Where(seen, s, low)",
+        "r = Where(seen, low, s)",
+        "n = Neg(s) m = Where(seen, n, low) r = Identity(m)",
+        "t = Transpose(s) p = MatMul(s, t) q = MatMul(p, s) r = Where(seen, q, finite)",
+    ],
 )
 def test_scores_get_numbers_added(body: str) -> None:
     before = model(body)
@@ -57,6 +63,7 @@ def test_scores_get_numbers_added(body: str) -> None:
         "r = Where(seen, one, s)",
         "b = Equal(s, zero) r = Where(b, low, s)",
         "r = Where(seen, low, low)",
+        "m = Where(own, s, finite) r = Where(seen, m, finite)",  # what both hide would get both numbers
         "r = Neg(s)",
     ],
 )

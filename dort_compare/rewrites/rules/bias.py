@@ -1,6 +1,9 @@
 """A mask that all turns of a Scan lay over their scores by Where, as numbers that they add: ONNX Runtime's Where goes
 through the scores three times, Add once, and the numbers are made once for all turns.
 
+A finite number has to be the first that is laid over scores: one that is added to another like it is -inf, or twice as
+low, and so no more like the rest of a row that is hidden whole, of which torch makes the mean.
+
 What is hidden and not finite makes NaN of its row, as in torch where attention is given a mask; not so in torch where a
 model fills the scores itself, or where causality is all there is to hide.
 """
@@ -10,7 +13,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from dort_compare.rewrites.graph import sizes_of, typed
-from dort_compare.rewrites.hidden import LOW, hidden_by
+from dort_compare.rewrites.hidden import LOW, Hidden, hidden_by, is_scaled_product
 from dort_compare.rewrites.writer import Replacement
 
 
@@ -20,7 +23,7 @@ def mask_into_bias(model: ir.Model, node: ir.Node) -> str | None:
     masks = [each for each in body if _hides(each) and each.inputs[0] not in body.inputs]
     for mask in masks:
         _replace(model.graph, node, body, mask)
-    return None if masks else "no mask that its turns share puts a low number in the place of scores"
+    return None if masks else "no mask that its turns share puts a low number in the place of scores before others do"
 
 
 def _hides(node: ir.Node) -> bool:
@@ -30,7 +33,11 @@ def _hides(node: ir.Node) -> bool:
         return False
     made = condition.producer()
     is_given = made is None or made.graph is not node.graph
-    return is_given and [hidden_by(value) in LOW for value in chosen].count(True) == 1
+    hidden = [hidden_by(value) for value in chosen]
+    if not is_given or [each in LOW for each in hidden].count(True) != 1:
+        return False
+    scores = chosen[1 if hidden[0] in LOW else 0]
+    return Hidden.NEVER in hidden or is_scaled_product(scores)
 
 
 def _replace(graph: ir.Graph, scan: ir.Node, body: ir.Graph, mask: ir.Node) -> None:
