@@ -21,6 +21,7 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
 from dort_compare.backends.regions import write_out_regions
+from dort_compare.backends.unrecorded_writes import hide_writes
 from dort_compare.backends.untraceable import fall_back, obstacle
 from dort_compare.backends.written_views import show_inputs
 from dort_compare.log import tracing
@@ -81,7 +82,7 @@ def aot_backend(
 
 def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> GraphCompiler:
     """``compiler``, and what AOTAutograd is to know of it: that no activations are donated, which it asks for in each
-    backward pass too, and where the views of inputs lie that a graph writes."""
+    backward pass too, where the views of inputs lie that a graph writes, and which writes autograd is not to see."""
 
     def compile_graph(
         graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase
@@ -91,6 +92,7 @@ def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> Grap
             context.fw_metadata.bw_donated_idxs = []
             if phase != "backward":
                 show_inputs(graph_module, context.fw_metadata)
+                hide_writes(context.fw_metadata)
         expand(graph_module, table)
         return compiler(graph_module, example_inputs, phase=phase)
 
