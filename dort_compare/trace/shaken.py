@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.dtypes import HALF
+from dort_compare.dtypes import HALF, is_floating_tensor
 from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
@@ -24,6 +24,8 @@ _UNIT = 0.75
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _DIGIT = 0.1
+_Held = torch.Tensor | None
+"""Which elements of a result its dtype holds as they are; None of what never moves."""
 _SHARES = (1.0, 1 / 16)
 """How many of the results move, from sample to sample: few roundings, like those of other kernels, stay near what was
 computed and so near its thresholds, many show how far errors grow."""
@@ -35,13 +37,14 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
-    integer moves only towards the exact result: 0 and 1 may bound what the next op takes. An op that combines elements
-    in float32 moves by up to eight roundings, for other kernels add up in another order; its operands move by one
-    first, for what is left where terms cancel is as coarse as they are. Those of a gradient, which often nearly
-    cancels, move only where less than a digit of it is left, as of that of attention to one token. Sorts meet equal
-    elements in reverse, and what is chosen unsorted comes in an order by chance. An op that works element by element
-    rounds what its definition goes through, too: 1 + tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what
-    they draw unshaken.
+    integer moves only towards the exact result: 0 and 1 may bound what the next op takes. What float64 itself cannot
+    hold shows where the operands are rounded to float32: what float32 does not hold of their result is taken for
+    inexact, but for integers. An op that combines elements in float32 or float64 moves by up to eight roundings, for
+    other kernels add up in another order; its operands move by one first, for what is left where terms cancel is as
+    coarse as they are. Those of a gradient, which often nearly cancels, move only where less than a digit of it is
+    left, as of that of attention to one token. Sorts meet equal elements in reverse, and what is chosen unsorted
+    comes in an order by chance. An op that works element by element rounds what its definition goes through, too: 1 +
+    tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
@@ -98,9 +101,10 @@ class _Shaken(Watched):
         width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
+        held = _held(target, args, kwargs, values, traced)
         again = self._cancelled if width > 1 else self._rounded_inside
-        values = again(target, args, kwargs, values, traced)
-        moved = [self._rounded(value, like, width) for value, like in zip(values, traced, strict=True)]
+        values = again(target, args, kwargs, values, traced, held)
+        moved = [self._rounded(*each, width) for each in zip(values, traced, held, strict=True)]
         return pytree.tree_unflatten(moved, form)
 
     def _in_any_order(self, found: tuple[torch.Tensor, ...], dim: int) -> tuple[torch.Tensor, ...]:
@@ -109,7 +113,9 @@ class _Shaken(Watched):
         places = torch.rand(like.shape, generator=self.chance.generator, device="cpu").to(like.device)
         return tuple(each.gather(dim, places.argsort(dim)) if each.ndim else each for each in found)
 
-    def _cancelled(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
+    def _cancelled(
+        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
+    ) -> list[Any]:
         """The ``exact`` results of an op that combines elements, with what the roundings of its operands make of them:
         of gradients where less than a digit is left, of others also where they have to be rounded. They stay where
         other pivots are chosen then or none is found, and zeros that are made of integers."""
@@ -123,48 +129,92 @@ class _Shaken(Watched):
         if any(_chooses(*pair) for pair in zip(exact, again, strict=True)):
             return exact
         of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
-        return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, strict=True)]
+        return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, held, strict=True)]
 
-    def _rounded_inside(self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[Any]:
+    def _rounded_inside(
+        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
+    ) -> list[Any]:
         """The ``exact`` results of an op that works element by element, with what the roundings of all that its
         definition goes through make of them."""
         try:
-            again = by_definition(target, args, kwargs, self._in_float32)
+            inside = self._in_float64 if torch.float64 in map(_dtype, traced) else self._in_float32
+            again = by_definition(target, args, kwargs, inside)
         except REFUSALS:
             return exact
         if again is None:
             return exact
-        found = zip(exact, pytree.tree_leaves(again), traced, strict=True)
+        found = zip(exact, pytree.tree_leaves(again), traced, held, strict=True)
         return [_where_inexact(*each, of_integers=True) for each in found]
 
     def _in_float32(self, exact: torch.Tensor) -> torch.Tensor:
         """A result within an op, rounded and moved as one of an op, in float64."""
-        return _moved(exact, torch.float32, 1, self.chance_before).double()
+        return _moved(exact, torch.float32, exact == exact.float(), 1, self.chance_before).double()
+
+    def _in_float64(self, exact: torch.Tensor) -> torch.Tensor:
+        """A result within an op that computes in float64, moved by one rounding to that."""
+        return _stepped(exact, self.chance_before.steps(exact, 1), torch.float64)
 
     def _jolted(self, operand: Any) -> Any:
-        """An operand in float64, moved by one rounding to float32."""
-        if not isinstance(operand, torch.Tensor) or not operand.is_floating_point():
+        """An operand in float64, moved by one rounding to float32, or to float64 if it is in that."""
+        if not is_floating_tensor(operand):
             return operand
         steps = self.chance_before.steps(operand, 1)
-        return _stepped(operand, steps, torch.float32)
+        return _stepped(operand, steps, torch.float64 if operand.dtype == torch.float64 else torch.float32)
 
-    def _rounded(self, exact: Any, traced: Any, width: int) -> Any:
-        """``exact`` in the dtype that was traced, moved by up to ``width`` roundings."""
-        if not isinstance(exact, torch.Tensor) or not isinstance(traced, torch.Tensor) or exact.dtype == traced.dtype:
+    def _rounded(self, exact: Any, traced: Any, held: _Held, width: int) -> Any:
+        """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
+        if held is None:
             return exact
-        return _moved(exact, traced.dtype, 1 if traced.dtype in HALF else width, self.chance)
+        if traced.dtype != exact.dtype:
+            held = exact == exact.to(traced.dtype)  # what was rounded inside is held by now
+        return _moved(exact, traced.dtype, held, 1 if traced.dtype in HALF else width, self.chance)
 
 
-def _moved(exact: torch.Tensor, dtype: torch.dtype, width: int, chance: _Chance) -> torch.Tensor:
-    """``exact`` in ``dtype``, what that cannot hold moved by up to ``width`` roundings."""
+def _held(target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[_Held]:
+    """Which elements of each of the ``exact`` results the dtype holds that was traced."""
+    dtypes = [*map(_dtype, traced)]
+    coarse = _of_float32(target, args, kwargs) if torch.float64 in dtypes else None
+    return [_held_of(*each) for each in zip(exact, dtypes, coarse or [None] * len(exact), strict=True)]
+
+
+def _held_of(exact: Any, dtype: torch.dtype | None, coarse: Any) -> _Held:
+    """Of one result; ``coarse`` is what float64 makes of operands in float32, None where that is not known."""
+    if dtype is None or not is_floating_tensor(exact):
+        return None
+    if dtype != exact.dtype:
+        return exact == exact.to(dtype)
+    if not is_floating_tensor(coarse) or coarse.shape != exact.shape:
+        return None
+    return (coarse == coarse.float()) | (exact == exact.round())
+
+
+def _of_float32(target: Any, args: Any, kwargs: Any) -> list[Any] | None:
+    """What an op makes in float64 of operands that are rounded to float32; None where it refuses these."""
+    operands = pytree.tree_map_only(torch.Tensor, _to_float32, (args, kwargs))
+    try:
+        return pytree.tree_leaves(call_in_float64(target, *operands))
+    except REFUSALS:
+        return None
+
+
+def _to_float32(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.is_floating_point() else value
+
+
+def _dtype(traced: Any) -> torch.dtype | None:
+    return traced.dtype if is_floating_tensor(traced) else None
+
+
+def _moved(exact: torch.Tensor, dtype: torch.dtype, held: torch.Tensor, width: int, chance: _Chance) -> torch.Tensor:
+    """``exact`` in ``dtype``, but for what that has ``held`` moved by up to ``width`` roundings."""
     nearest = exact.to(dtype)
-    gap = exact - nearest
-    if not gap.any():
+    if held.all():
         return nearest
+    gap = exact - nearest
     steps = chance.steps(nearest, width)
     steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
     moved = _stepped(nearest, steps, dtype).to(dtype)
-    return torch.where((gap == 0) | ~moved.isfinite(), nearest, moved)
+    return torch.where(held | ~moved.isfinite(), nearest, moved)
 
 
 def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
@@ -179,12 +229,12 @@ def _where_cancelled(exact: Any, again: Any) -> Any:
     return torch.where((exact == 0) | ((again - exact).abs() > _DIGIT * exact.abs()), again, exact)
 
 
-def _where_inexact(exact: Any, again: Any, traced: Any, of_integers: bool) -> Any:
-    """``again`` where ``exact`` has to be rounded or, but for what is made of integers, is zero in float32."""
-    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype == traced.dtype:
+def _where_inexact(exact: Any, again: Any, traced: Any, held: _Held, of_integers: bool) -> Any:
+    """``again`` where ``exact`` has to be rounded or, but for what is made of integers, is zero in float32 or
+    float64."""
+    if held is None:
         return exact
-    holds = exact == exact.to(traced.dtype)
-    return torch.where(holds if of_integers or traced.dtype in HALF else holds & (exact != 0), exact, again)
+    return torch.where(held if of_integers or traced.dtype in HALF else held & (exact != 0), exact, again)
 
 
 def _is_integer(operand: Any) -> bool:
