@@ -112,6 +112,16 @@ def test_every_element_is_accurate(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOAT32_AND_64)
+def test_the_logarithm_of_gamma_is_accurate_around_its_zeros(dtype: torch.dtype) -> None:
+    """They are 1 and 2, where a series for large numbers leaves what those are rounded by."""
+    near = torch.exp2(torch.linspace(-20, -2, 1000))
+    x = torch.cat([1 + near, 1 - near, 2 + near, 2 - near, torch.linspace(0.5, 12, 4000)]).to(dtype)
+    exact = torch.lgamma(x.double())
+    error = ((on_onnx_runtime(aten.lgamma.default, x).double() - exact) / exact).abs().nan_to_num(0)
+    assert error.max().item() < 8 * torch.finfo(dtype).eps, x[error.argmax()]
+
+
+@pytest.mark.parametrize("dtype", FLOAT32_AND_64)
 def test_logarithms_of_powers_are_integers(dtype: torch.dtype) -> None:
     exponents = torch.arange(-30, 31)
     for target, base in ((aten.log2.default, 2.0), (aten.log10.default, 10.0)):

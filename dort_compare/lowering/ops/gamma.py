@@ -18,6 +18,18 @@ from dort_compare.lowering.registry import lowering
 aten = torch.ops.aten
 prims = torch.ops.prims
 
+
+def _zeta_less_one(k: int) -> float:
+    """1 / 2^k + 1 / 3^k + ..., by Euler's and Maclaurin's formula from 1 / 64^k on."""
+    n = 64
+    tail = n ** (1 - k) / (k - 1) + n**-k / 2 + k * n ** (-k - 1) / 12 - k * (k + 1) * (k + 2) * n ** (-k - 3) / 720
+    fifth = k * (k + 1) * (k + 2) * (k + 3) * (k + 4) * n ** (-k - 5) / 30240
+    return math.fsum([*(m**-k for m in range(2, n)), tail, fifth])
+
+
+_EULER = 0.5772156649015329
+_AT_TWO = (*((-1) ** k * _zeta_less_one(k) / k for k in range(26, 1, -1)), 1 - _EULER)
+"""Of z^25, z^24, ...: lgamma(2 + z) / z, whose terms are below 4^-k / k for z up to 1/2."""
 _STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 _TRIGAMMA = (1 / 42, -1 / 30, 1 / 6)
@@ -42,17 +54,22 @@ def _sine_of_pi(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _positive_lgamma(op: Builder, x: ir.Value) -> ir.Value:
-    """For x from 1/2 on by Stirling's series, below 10 that of x + 9, less log(x (x + 1) ... (x + 8)).
+    """For x from 1/2 on: by Stirling's series from 10 on, below by the series at 2 and lgamma(x + 1) - log(x).
 
-    0 at 1 and 2, where a rounding would be left over.
+    The latter takes x to between 3/2 and 5/2, up once or down by factors, and nothing larger than the result cancels.
     """
-    small = op.Less(x, 10)
-    factors = [op.Add(x, float(k)) for k in range(9)]
-    product = op.Where(small, functools.reduce(op.Mul, factors), 1.0)
-    large = op.Where(small, op.Add(x, 9.0), x)
+    is_small, goes_up = op.Less(x, 10), op.Less(x, 1.5)
+    down = [op.Sub(x, float(k)) for k in range(1, 9)]
+    counts = [op.GreaterOrEqual(each, 1.5) for each in down]
+    factors = [op.Where(counted, each, 1.0) for counted, each in zip(counts, down, strict=True)]
+    lowest = functools.reduce(lambda found, each: op.Where(each[0], each[1], found), zip(counts, down, strict=True), x)
+    beyond = op.Where(goes_up, op.Sub(x, 1), op.Sub(lowest, 2))
+    log = op.Log(op.Where(goes_up, x, functools.reduce(op.Mul, factors)))
+    small = op.Add(op.Mul(beyond, polynomial(op, beyond, _AT_TWO)), op.Where(goes_up, op.Neg(log), log))
+    large = op.Where(is_small, 10.0, x)
     main = op.Sub(op.Mul(op.Sub(large, 0.5), op.Log(large)), large)
-    value = op.Sub(op.Add(op.Add(main, math.log(2 * math.pi) / 2), stirling(op, large)), op.Log(product))
-    return op.Where(op.Or(op.Equal(x, 1), op.Equal(x, 2)), 0, value)
+    value = op.Add(op.Add(main, math.log(2 * math.pi) / 2), stirling(op, large))
+    return op.Where(is_small, small, value)
 
 
 def stirling(op: Builder, x: ir.Value) -> ir.Value:
