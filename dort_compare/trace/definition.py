@@ -20,8 +20,8 @@ _MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.def
 _TAKE = {aten.clone.default, aten.copy.default, aten._to_copy.default, aten.where.self, aten.cat.default}
 """Ops that round nothing."""
 
-_WHOLE = 2.0**24
-"""Below it float32 holds every whole number."""
+_HALVES = 2.0**23
+"""Below it float32 holds every half."""
 
 
 def definition(target: Any) -> Callable[..., Any] | None:
@@ -43,8 +43,8 @@ def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.T
 class Changing(TorchDispatchMode):
     """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over.
 
-    Whole numbers stay as long as float32 holds them all: they are exact, and may be indices, as those of the pixels
-    that `grid_sample` reads.
+    Whole numbers and halves stay as long as float32 holds them all: they are exact, and may be indices, as those of the
+    pixels that `grid_sample` reads, or lead to such, as where it reflects at the edge of the image, half a pixel out.
     """
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -61,5 +61,6 @@ class Changing(TorchDispatchMode):
     def _changed(self, value: Any) -> Any:
         if not is_floating_tensor(value):
             return value
-        is_whole = (value == value.round()) & (value.abs() < _WHOLE)
-        return torch.where(is_whole, value, self._change(value))
+        twice = 2 * value
+        stays = (twice == twice.round()) & (value.abs() < _HALVES)
+        return torch.where(stays, value, self._change(value))

@@ -808,6 +808,23 @@ def test_a_gradient_by_the_largest_difference_is_known_in_float64(name, monkeypa
     assert {cause.target for cause in report.causes} == {str(target)}, str(report)
 
 
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_reflected_pixels_do_not_hide_a_fault(align_corners, monkeypatch):
+    """Pixels are whole numbers, which half a pixel outside of the image, where they are reflected, makes halves of: a
+    rounding of one of these would choose another pixel."""
+    torch.manual_seed(0)
+
+    def sampled(x: Tensor, at: Tensor) -> Tensor:
+        return F.grid_sample(x, at, mode="bicubic", padding_mode="reflection", align_corners=align_corners)
+
+    operands = torch.randn(2, 3, 6, 6), torch.randn(2, 5, 5, 2)
+    assert dort_compare.compare(Of(sampled), operands).verdict == "agree"
+    plant(monkeypatch, aten.grid_sampler_2d.default, 1.01)
+    assert [cause.target for cause in dort_compare.compare(Of(sampled), operands).causes] == [
+        "aten.grid_sampler_2d.default"
+    ]
+
+
 def test_whole_numbers_that_float32_does_not_hold_are_rounded():
     """A product of some 1e9, all but cancelled by a third: its roundings are what is left."""
     torch.manual_seed(0)
