@@ -25,7 +25,8 @@ _OTHERS = {
     *(aten.scatter.src, aten.scatter.value, aten.amax.default, aten.amin.default, aten.leaky_relu.default),
     *(aten.round.default, aten.floor.default, aten.ceil.default, aten.trunc.default, aten.sign.default),
 }
-_CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim,
+_CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim, aten.mode.default,
+           aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim, aten.cummax.default, aten.cummin.default,
            aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default}  # fmt: skip
 """Ops of several results, which are elements of their operand, or their places."""
 

@@ -105,7 +105,8 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
     None where they move all of it about as far.
 
     A row of attention that a mask hides whole is one: its scores are -1e9, a rounding of which is 64, and its
-    probabilities jump from equal ones to a single one.
+    probabilities jump from equal ones to a single one. Numbers that lie at a threshold are others: 8 // 2 is 3 where 8
+    moves down, and 7 // 2 is 3 in any case.
     """
     exact = of.exact
     if exact is None or not exact.numel():
@@ -115,12 +116,14 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
     outside = _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0))
     inside = _shaken_inside(of)
     moved = torch.zeros_like(exact)
-    for _ in range(_SHAKES):
+    for _ in range(2 * _SHAKES):
         for result in (of.moved(outside), None if of.replay.is_chain else of.moved_inside(inside)):
             if result is not None and result.shape == exact.shape:
                 moved = torch.maximum(moved, (result - exact).abs().nan_to_num(0.0, 0.0))
     wild = moved * FAR >= moved.max()
-    return wild if moved.max() > 0 and not wild.all() and not (moved[~wild] == 0).all() else None
+    if moved.max() == 0 or wild.all():
+        return None
+    return wild if (moved[~wild] > 0).any() or (exact[~wild] != 0).any() else None
 
 
 def underflow(of: InFloat64) -> float:

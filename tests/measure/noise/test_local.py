@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -823,6 +823,34 @@ def test_reflected_pixels_do_not_hide_a_fault(align_corners, monkeypatch):
     assert [cause.target for cause in dort_compare.compare(Of(sampled), operands).causes] == [
         "aten.grid_sampler_2d.default"
     ]
+
+
+AT_THRESHOLDS: dict[str, tuple[Any, Callable[[Tensor], Tensor]]] = {
+    "floor_divide": (aten.floor_divide.default, lambda x: x // 2),
+    "fake_quantize": (
+        aten.fake_quantize_per_tensor_affine_cachemask.default,
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 2.0, 0, -128, 127),
+    ),
+    "histc": (aten.histc.default, lambda x: torch.histc(x, 4, 0, 16)),
+    "mode": (aten.mode.default, lambda x: x.mode()[0]),
+}
+
+
+@pytest.mark.parametrize("name", AT_THRESHOLDS)
+def test_numbers_at_a_threshold_do_not_hide_a_fault(name, monkeypatch):
+    """A rounding takes 8 // 2 to 3, and moves nothing of 7 // 2: torch's kernel and ours read the same 8."""
+    target, function = AT_THRESHOLDS[name]
+    x = torch.tensor([7.0, 5.0, 5.0, 8.0, 9.5, 13.0])
+    assert dort_compare.compare(Of(function), (x,)).verdict == "agree"
+    original = registered()[target]
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(op, *args, **kwargs)
+        first, *others = found if isinstance(found, Sequence) else (found,)
+        return (op.Mul(first, 0.9), *others) if others else op.Mul(first, 0.9)
+
+    monkeypatch.setitem(registry._TABLE, target, wrong)
+    assert [cause.target for cause in dort_compare.compare(Of(function), (x,)).causes] == [str(target)]
 
 
 def test_whole_numbers_that_float32_does_not_hold_are_rounded():
