@@ -26,9 +26,19 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the parts of a complex one; a real one itself."""
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
 def is_floating_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     """Whether a value is a tensor of floating-point numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def is_complex_tensor(value: Any) -> TypeGuard[torch.Tensor]:
+    """Whether a value is a tensor of complex numbers."""
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def is_half_tensor(value: Any) -> TypeGuard[torch.Tensor]:
@@ -42,8 +52,8 @@ def infinite_from(dtype: torch.dtype) -> float:
 
 
 def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
-    """The floating dtype of ``dtypes`` that rounds most; None where none is floating."""
-    known = [dtype for dtype in dtypes if dtype in _PRECISION]
+    """The floating dtype of ``dtypes`` that rounds most, of complex ones that of the parts; None where none is."""
+    known = [dtype for dtype in map(real_dtype, dtypes) if dtype in _PRECISION]
     return max(known, key=_PRECISION.index, default=None)
 
 
@@ -59,3 +69,8 @@ def as_held(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """
     largest = min(torch.finfo(each).max for each in (dtype, value.dtype))
     return torch.where(value.isinf(), value, value.clamp(-largest, largest)).to(dtype).to(value.dtype)
+
+
+def in_parts(value: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as its real and imaginary parts, a last dimension of 2, as ONNX holds it; any other itself."""
+    return torch.view_as_real(value.resolve_conj().resolve_neg()) if value.is_complex() else value

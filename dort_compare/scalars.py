@@ -9,6 +9,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
+from dort_compare.dtypes import in_parts
+
 
 def is_number(value: object) -> bool:
     """Whether a traced value is a number, symbolic or not, and no tensor."""
@@ -29,6 +31,11 @@ def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
     if isinstance(argument, torch.Tensor):
         return argument
     return torch.tensor(argument, dtype=dtype_of(argument), device="cpu")
+
+
+def as_fed(argument: torch.Tensor | float) -> torch.Tensor:
+    """An argument of a graph as an ONNX model takes it: a number as a 0-d tensor, a complex tensor in its parts."""
+    return in_parts(as_tensor(argument))
 
 
 UNBACKED = "dort_compare.unbacked"

@@ -16,6 +16,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
 
 from dort_compare import provenance
+from dort_compare.backends.complex_parts import write_out_complex
 from dort_compare.backends.expanded import expand
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
@@ -94,6 +95,7 @@ def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> Grap
                 show_inputs(graph_module, context.fw_metadata)
                 hide_writes(context.fw_metadata)
         expand(graph_module, table)
+        write_out_complex(graph_module)
         return compiler(graph_module, example_inputs, phase=phase)
 
     return compile_graph

@@ -12,9 +12,10 @@ from dort_compare.randomness import draws
 
 def add_call(graph: fx.Graph, origin: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
     """A call where the graph inserts, with its value, that stems from where ``origin`` does."""
-    made = graph.call_function(target, args, options)
     with torch.no_grad():
-        made.meta = {**origin.meta, "val": target(*fx.map_arg(args, lambda each: each.meta["val"]), **options)}
+        value = target(*fx.map_arg(args, lambda each: each.meta["val"]), **options)
+    made = graph.call_function(target, args, options)
+    made.meta = {**origin.meta, "val": value}
     made.meta.pop("tensor_meta", None)
     return made
 

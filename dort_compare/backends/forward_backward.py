@@ -16,6 +16,7 @@ from dort_compare.backends.again import compute_again
 from dort_compare.backends.apart import gradients_apart
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
+from dort_compare.backends.complex_parts import write_out_complex
 from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.backends.fills import fill_apart
 from dort_compare.backends.joint import row_sums_of_outputs
@@ -31,7 +32,9 @@ def cut_joint(
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
     partitioner saves it, or another view of its memory, for the backward graph, which is to have it as it was, a copy
     is saved. What the backward pass draws is not drawn before, and the gradients that it returns share no memory.
+    Complex arithmetic is written out before, so that real numbers are saved.
     """
+    write_out_complex(joint)
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"

@@ -106,7 +106,7 @@ def _compiled(
     reasons |= _compile_pieces(cut, build, kept)
     told.in_torch = {**left, **reasons}
     nodes = {node.name: node for node in graph_module.graph.nodes}
-    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
+    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items() if name in nodes]
     if fallbacks:
         warn(fallbacks, graph_module)
     return in_order(cut), fallbacks

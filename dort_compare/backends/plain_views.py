@@ -30,9 +30,9 @@ def base_of(node: fx.Node) -> fx.Node | None:
 
 
 def is_known(node: fx.Node) -> bool:
-    """Whether a node is a tensor in memory of known sizes and strides, which autograd may watch."""
+    """Whether a node is a real tensor in memory of known sizes and strides, which autograd may watch."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_complex():
         return False
     is_static = all(isinstance(size, int) for size in (*value.shape, *value.stride()))
     return is_static and not node.meta.get("saved_tensor_with_no_vc_check")

@@ -10,7 +10,7 @@ from dort_compare.align.models import align_models, labels, value_names
 from dort_compare.backends import CompiledGraph
 from dort_compare.measure.diff.side_by_side import ModelTrace, PairRow, pair_row
 from dort_compare.runtime.providers import SessionSettings
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 from dort_compare.trace.onnx import initializers, onnx_values, optimized
 
 
@@ -33,7 +33,7 @@ def _traced(model: onnx.ModelProto, graph: CompiledGraph, optimize: bool) -> Mod
     if optimize:
         model = optimized(model, SessionSettings(), providers)
     inputs = graph.named_inputs()
-    tensors = {value.name: as_tensor(inputs[value.name]) for value in model.graph.input}
+    tensors = {value.name: as_fed(inputs[value.name]) for value in model.graph.input}
     tensors |= initializers(model)
     tensors |= onnx_values(model, inputs, providers)
     return ModelTrace(model, value_names(model), tensors)

@@ -11,9 +11,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from dort_compare.dtypes import in_parts
 from dort_compare.errors import DumpError
 
 _STRIDES = "strides"
+_COMPLEX = "complex"
+"""The names of tensors of which the file holds the real and imaginary parts; it has no dtype for the larger ones."""
 _SPREAD = 1024
 """How many elements of memory an element may take: reading a small file must not fill the memory."""
 
@@ -24,22 +27,26 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     Strides are left out where elements overlap (but for expanded dimensions) or lie very far apart.
     """
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, constants are real
-        dense = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+        dense = {name: in_parts(tensor.detach().cpu()).contiguous().clone() for name, tensor in tensors.items()}
     strides = {
         name: list(tensor.stride())
         for name, tensor in tensors.items()
         if not tensor.is_contiguous() and _is_restorable(tensor.shape, tensor.stride())
     }
-    save_file(dense, path, metadata={_STRIDES: json.dumps(strides)} if strides else None)
+    told = {_STRIDES: strides, _COMPLEX: [name for name, tensor in tensors.items() if tensor.is_complex()]}
+    save_file(dense, path, metadata={key: json.dumps(each) for key, each in told.items() if each} or None)
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """What ``save_tensors`` wrote, on the CPU. Raises DumpError where the file is no such file."""
     try:
         with safe_open(path, "pt") as file:
-            strides = json.loads((file.metadata() or {}).get(_STRIDES, "{}"))
+            told = file.metadata() or {}
+            strides, halves = (json.loads(told.get(key, "{}")) for key in (_STRIDES, _COMPLEX))
             names: list[str] = list(file.keys())
-            return {name: _checked(file.get_tensor(name), strides.get(name)) for name in names}
+            read = {name: file.get_tensor(name) for name in names}
+            whole = {name: torch.view_as_complex(each) if name in halves else each for name, each in read.items()}
+            return {name: _checked(each, strides.get(name)) for name, each in whole.items()}
     except (OSError, SafetensorError, RecursionError, RuntimeError, ValueError, TypeError, AttributeError) as problem:
         raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
 

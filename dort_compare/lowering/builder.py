@@ -176,7 +176,7 @@ class Builder:
         """A number or a nested list as a tensor of ``dtype``: a constant, or a cast of a symbolic number."""
         if isinstance(value, ir.Value):
             return self.cast(value, dtype)
-        return self._constant(torch.tensor(value, dtype=dtype))
+        return self._constant(torch.as_tensor(value, dtype=dtype))
 
     def cast(self, value: ir.Value, dtype: torch.dtype) -> ir.Value:
         """``value`` as ``dtype``; the value itself where it has it already.

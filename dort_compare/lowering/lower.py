@@ -12,10 +12,11 @@ import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils import _pytree as pytree
 
 from dort_compare import provenance
 from dort_compare.checks import check_of
-from dort_compare.dtypes import HALF
+from dort_compare.dtypes import HALF, dtype_name, in_parts, is_complex_tensor
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
@@ -24,8 +25,15 @@ from dort_compare.provenance import Phase, Provenance
 from dort_compare.scalars import dtype_of, is_number
 from dort_compare.signature import Signature
 
+aten = torch.ops.aten
+
 _IR_VERSION = 10
 """The oldest that holds metadata on values, so that every runtime of the last years reads the models."""
+IN_PARTS = {
+    *(aten.view_as_real.default, aten.view_as_complex.default, aten.resolve_conj.default),
+    *(aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default),
+}
+"""The calls that take or return complex tensors, of which an ONNX value holds the real and imaginary parts."""
 
 
 def lower(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowered:
@@ -72,6 +80,8 @@ class Walk:
             raise UnsupportedGraphError(
                 f"{provenance.described(node)} is {kind}, which no ONNX graph of ours holds", kind
             )
+        if node.op == "call_function" and node.target not in IN_PARTS:
+            _refuse_complex(node)
         visit[node.op](node)
 
     def _refuse_missing(self) -> None:
@@ -99,7 +109,7 @@ class Walk:
         if not isinstance(constant, torch.Tensor):
             raise MissingLoweringError(f"a nested {type(constant).__name__}", node.name, provenance.source_line(node))
         node.meta.setdefault("val", constant)
-        value = self.builder.initializer_of(constant, self._name_of_constant(node))
+        value = self.builder.initializer_of(in_parts(constant), self._name_of_constant(node))
         self.stamp(value, node, constant)
         self.values[node] = value
 
@@ -142,7 +152,8 @@ class Walk:
         return value
 
     def stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
-        """Writes onto a value what torch traced: dtype, shape, provenance."""
+        """Writes onto a value what torch traced: dtype, shape, provenance. Of what is complex those of its parts."""
+        meta = in_parts(meta) if isinstance(meta, torch.Tensor) else meta
         value.type = ir.TensorType(_dtype(meta))
         value.shape = _shape(meta)
         value.meta["val"] = meta
@@ -152,13 +163,16 @@ class Walk:
         self.builder.enter(node, Provenance.of(node, self.phase))
 
     def _identify(self, value: ir.Value, node: fx.Node) -> None:
+        """Says which FX node a value stands for; the parts of a complex tensor stand for none."""
         value.name = node.name
-        value.metadata_props.update(Provenance.of(node, self.phase).metadata())
+        if not is_complex_tensor(node.meta.get("val")):
+            value.metadata_props.update(Provenance.of(node, self.phase).metadata())
 
     def _name_of_constant(self, node: fx.Node) -> str:
         return node.name
 
     def _check(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
+        meta = in_parts(meta) if isinstance(meta, torch.Tensor) else meta
         expected, shape = _dtype(meta), _shape(meta)
         if value.dtype is not None and value.dtype != expected:
             raise LoweringError(f"{provenance.described(node)} became {value.dtype}, torch computes {expected}")
@@ -221,7 +235,7 @@ def _results(around: Walk, graph_module: fx.GraphModule, *operands: Any) -> list
 
 
 def foreign_kind(value: Any) -> str | None:
-    """What a traced value is, where no ONNX value of ours can stand for it: "a complex64 tensor", "a str"."""
+    """What a traced value is, where no ONNX value of ours can stand for it: "a complex32 tensor", "a str"."""
     if isinstance(value, (tuple, list)):
         return next((kind for kind in map(foreign_kind, value) if kind), None)
     if isinstance(value, torch.Tensor):
@@ -233,9 +247,25 @@ def foreign_kind(value: Any) -> str | None:
     return None if is_number(value) or value is None else f"a {type(value).__name__}"
 
 
+def _refuse_complex(node: fx.Node) -> None:
+    """Raises UnsupportedGraphError where a call takes or returns complex tensors."""
+    taken, made = [operand.meta.get("val") for operand in node.all_input_nodes], [node.meta.get("val")]
+    for does, values in (("takes", taken), ("is", made)):
+        tensors = (each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor))
+        dtype = next((tensor.dtype for tensor in tensors if tensor.dtype.is_complex), None)
+        if dtype is not None:
+            kind = f"a {dtype_name(dtype)} tensor"
+            reason = kind if does == "is" else f"it takes {kind}"
+            raise UnsupportedGraphError(
+                f"{provenance.described(node)} {does} {kind}, which no ONNX graph of ours holds", reason
+            )
+
+
 def _holds(dtype: torch.dtype) -> bool:
     """Whether ONNX Runtime takes and gives tensors of a dtype in Python; those of float8 it only computes with."""
-    if dtype.is_complex or (dtype.is_floating_point and dtype.itemsize < 2):
+    if dtype.is_complex:
+        return dtype != torch.complex32
+    if dtype.is_floating_point and dtype.itemsize < 2:
         return False
     try:
         return from_torch_dtype(dtype) is not None

@@ -22,6 +22,7 @@ from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
 _NO_VALUE = "no ONNX value stands for it"
+_COMPLEX = "complex; its real and imaginary parts are compared"
 
 
 class Judge:
@@ -47,7 +48,8 @@ class Judge:
             self._mark(node, inherits)
             opaque = onnx and onnx.opaque
             stands = onnx.name if onnx and opaque else None
-            return self._row(node, expected, "unaligned", reason=opaque or _NO_VALUE, onnx_value=stands)
+            no_value = _COMPLEX if expected.is_complex() else _NO_VALUE
+            return self._row(node, expected, "unaligned", reason=opaque or no_value, onnx_value=stands)
         return self._compared(executed, executed.own, onnx, precision, inherits)
 
     def _compared(

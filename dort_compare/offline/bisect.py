@@ -8,7 +8,7 @@ from pathlib import Path
 from dort_compare.dump.reader import Device
 from dort_compare.measure.optimizers.bisect import Bisection, bisect
 from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 
 
 def bisected(
@@ -25,7 +25,7 @@ def bisected(
     def bisections() -> Iterator[tuple[str, Bisection]]:
         for each, run in runs:
             refuse_unloadable(run, other or each.file("onnx"))
-            inputs = {name: as_tensor(value) for name, value in run.inputs.items()}
+            inputs = {name: as_fed(value) for name, value in run.inputs.items()}
             with running(title(each, other)):
                 found = bisect(run.onnx_model, inputs, run.providers)
             yield each.name, found

@@ -15,7 +15,7 @@ from dort_compare.align.graph_outputs import places
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.errors import DumpError
 from dort_compare.runtime.program import Argument
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 
 
 def refuse_made_twice(model: onnx.ModelProto, path: Path) -> None:
@@ -48,12 +48,12 @@ def refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], p
         )
     for value in read:
         dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
-        recorded = as_tensor(given[value.name]).dtype
+        recorded = as_fed(given[value.name]).dtype
         if dtype != recorded:
             raise DumpError(
                 f"{path} reads {value.name} as {dtype}, the dump holds {recorded}: convert it inside the model"
             )
-        _refuse_other_shape(value, tuple(as_tensor(given[value.name]).shape), path)
+        _refuse_other_shape(value, tuple(as_fed(given[value.name]).shape), path)
 
 
 def refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path) -> None:

@@ -19,7 +19,7 @@ from dort_compare.measure.noise.local import local_error
 from dort_compare.provenance import Provenance, call_of
 from dort_compare.repro.cut import cut_names, cut_out
 from dort_compare.runtime.binding import device_of
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 from dort_compare.trace import GraphRun, Replay
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.parts import Parts
@@ -83,12 +83,12 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
         raise UsageError(f"no ONNX value stands for {call.name} of graph {run.index}; choose another node")
     parts = Parts(run.onnx_model, run.providers, device_of(run.inputs.values()))
     nodes, reads = cut_names(parts, results.keys(), {*run.inputs, *stands.values()})
-    operands = {name: as_tensor(value) for name, value in run.inputs.items() if name in reads}
+    operands = {name: as_fed(value) for name, value in run.inputs.items() if name in reads}
     steps: dict[fx.Node, Step] = {}
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         name = stands.get(step.node.name, "")
         if name in reads and name not in operands:
-            operands[name] = as_tensor(step.value)
+            operands[name] = as_fed(step.value)
         if step.node in results.values():
             steps[step.node] = step
             if len(steps) == len(results):
@@ -119,7 +119,7 @@ def _results(call: fx.Node) -> list[fx.Node]:
 
 
 def _result(name: str, step: Step, made: Mapping[str, torch.Tensor] | str) -> Result:
-    expected = as_tensor(step.value)
+    expected = as_fed(step.value)
     replay = Replay(step.operands)
     exact = replay.value(step.node, in_float64=True) if expected.is_floating_point() else None
     exact = exact if exact is not None and exact.shape == expected.shape else None

@@ -10,6 +10,8 @@ import torch
 from onnxruntime.capi import _pybind_state as native
 from torch.utils.dlpack import to_dlpack
 
+from dort_compare.dtypes import in_parts
+
 _DTYPES = {
     torch.float64: np.float64,
     torch.float32: np.float32,
@@ -86,8 +88,10 @@ class Binding:
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor whose memory holds its elements in their order, as readers of memory take them; itself if it can be.
 
-    That of a tensor which torch negates by a mark alone holds the opposite numbers.
+    That of a tensor which torch negates by a mark alone holds the opposite numbers; a complex one becomes its parts.
     """
+    if tensor.is_complex():
+        tensor = in_parts(tensor)
     return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.resolve_neg().contiguous()
 
 

@@ -28,7 +28,7 @@ class Outputs:
         self._finished = [
             (places[name], output)
             for name, output in signature.computed.items()
-            if output.dtype is None or output.order is not None
+            if output.dtype is None or output.dtype.is_complex or output.order is not None
         ]
         shows = Counter(map(_computed_for, signature.outputs))
         self._made = [_maker(output, places, shows) for output in signature.outputs]
@@ -74,9 +74,13 @@ def _unviewed(view: torch.Tensor) -> torch.Tensor:
 
 
 def _as_traced(value: Result, output: GraphOutput) -> Result:
-    """A computed value in the memory layout that torch traced, a size as a number."""
+    """A computed value in the memory layout that torch traced, complex where its parts were computed, a size as a
+    number."""
     assert isinstance(value, torch.Tensor)
     if output.dtype is None:
         return value.item()
-    assert output.order is not None
+    if output.dtype.is_complex:
+        value = torch.view_as_complex(value)
+    if output.order is None:
+        return value
     return torch.empty_permuted(value.shape, output.order, dtype=value.dtype, device=value.device).copy_(value)

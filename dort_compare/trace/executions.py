@@ -12,7 +12,7 @@ from dort_compare.dtypes import as_held, is_coarser
 from dort_compare.errors import ExecutionError
 from dort_compare.randomness import draws
 from dort_compare.runtime.binding import device_of
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 from dort_compare.trace.casts import cast_to
 from dort_compare.trace.graph_run import GraphRun
 from dort_compare.trace.local_run import LocalRun
@@ -91,7 +91,7 @@ def executions(
     """
     parts = Parts(run.onnx_model, run.providers, device_of(run.inputs.values()), run.engine)
     read = {value.name for value in run.onnx_model.graph.input}
-    inputs = {name: as_tensor(value) for name, value in run.inputs.items() if name in read}
+    inputs = {name: as_fed(value) for name, value in run.inputs.items() if name in read}
     in_order = (node.name for node in run.graph_module.graph.nodes if node.op == "call_function")
     plain = {name: stands_for[name] for name in in_order if name in stands_for and name not in opaque}
     own = OnnxRun(parts, inputs, list(plain.values()))
@@ -106,7 +106,7 @@ def executions(
         named = {fx_node: plain[fx_node] for fx_node in steps if fx_node in plain}
         made = [name for fx_node, name in named.items() if first.setdefault(name, fx_node) == fx_node]
         for name in made:
-            local.give(name, as_tensor(reading.given(steps[first[name]])))
+            local.give(name, as_fed(reading.given(steps[first[name]])))
         again = {name: reading.replay(steps[first[name]], name, first) for name in made}
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)

@@ -16,7 +16,7 @@ from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.session import make_session
-from dort_compare.scalars import as_tensor
+from dort_compare.scalars import as_fed
 from dort_compare.trace.as_it_is import AS_IT_IS
 
 
@@ -33,7 +33,7 @@ def onnx_values(
     names = [name for node in model.graph.node for name in node.output if name]
     if not names:
         return
-    feeds = {value.name: as_tensor(inputs[value.name]) for value in model.graph.input}
+    feeds = {value.name: as_fed(inputs[value.name]) for value in model.graph.input}
     session = make_session(_exposing(model, names), AS_IT_IS, providers)
     values = session.run(feeds, dict.fromkeys(names, device_of(feeds.values())))
     for name in names:

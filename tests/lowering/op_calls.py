@@ -20,6 +20,7 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
+from dort_compare.dtypes import in_parts
 from dort_compare.lowering import Lowered, lower
 from dort_compare.runtime import Program, SessionSettings
 
@@ -116,6 +117,8 @@ def _elements(graph: fx.Graph, node: fx.Node) -> tuple[fx.Node, ...]:
 def _widened(value: Any, integers: bool) -> Any:
     if _is_float(value) or (integers and isinstance(value, Tensor) and value.dtype != torch.bool):
         return value.double()
+    if isinstance(value, Tensor) and value.is_complex():
+        return value.to(torch.complex128)
     return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
@@ -191,7 +194,9 @@ def distance(actual: Tensor, exact: Tensor, counted: Tensor) -> float:
 
 def _makes_floats(call: Call, results: Sequence[Any]) -> bool:
     """Whether ``call`` computes floats of integers alone."""
-    if any(map(_is_float, call.inputs())) or call.target == torch.ops.aten.bincount.default:  # those are indices
+    if any(_is_float(each) or each.is_complex() for each in call.inputs()):
+        return False
+    if call.target == torch.ops.aten.bincount.default:  # those are indices
         return False
     return all(map(_is_float, results))
 
@@ -203,10 +208,10 @@ def _is_float(value: Any) -> bool:
 def complaint(call: Call, opset: int, units: float, scale: float = 0.0, settings: SessionSettings = CPU) -> str | None:
     """What is wrong with the ONNX result of ``call``, or None.
 
-    Dtype and shape are torch's. Integers and booleans, and floats where ``units`` is 0, are equal. Other floats are
-    not further from the float64 run than ``units`` units of the last place of its largest element (or of
-    ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does too; where the
-    float64 run is not finite, ONNX may agree with that, as torch's kernels do not on every processor.
+    Dtype and shape are torch's. Integers and booleans, and floats where ``units`` is 0, are equal. Other floats, as the
+    parts of complex numbers, are not further from the float64 run than ``units`` units of the last place of its largest
+    element (or of ``scale``, if larger), or twice torch's own distance. What torch computes as not finite, ONNX does
+    too; where the float64 run is not finite, ONNX may agree with that, as torch's kernels do not on every processor.
     """
     results = _each(call())
     exact_results = _each(call.in_float64(integers=_makes_floats(call, results))()) if units else results
@@ -222,6 +227,7 @@ def complaint(call: Call, opset: int, units: float, scale: float = 0.0, settings
 def _difference(actual: Tensor, expected: Tensor, exact: Tensor, units: float, scale: float) -> str | None:
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         return f"{actual.dtype} {list(actual.shape)}, torch: {expected.dtype} {list(expected.shape)}"
+    actual, expected, exact = in_parts(actual), in_parts(expected), in_parts(exact)
     if not expected.dtype.is_floating_point or not units:
         return None if _same(actual, expected) else f"{actual} is not torch's {expected}"
     finite = expected.isfinite() & exact.isfinite()

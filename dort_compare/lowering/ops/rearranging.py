@@ -75,6 +75,12 @@ def unfold(op: Builder, x: ir.Value, dimension: int, size: int, step: int) -> ir
     return op.Transpose(windows, perm=[d for d in range(rank + 1) if d != dim + 1] + [dim + 1])
 
 
+def _is_narrower(grad: ir.Value, sizes: Sequence[Dim]) -> bool:
+    """Whether torch's kernel repeats ``grad`` along a dimension, as `istft` has it do with windows."""
+    assert grad.shape is not None
+    return any(own == 1 and n != 1 for own, n in zip(grad.shape, sizes, strict=False) if isinstance(own, int))
+
+
 def _windows(op: Builder, length: Dim, size: int, step: int) -> ir.Value:
     """The indices of the elements of all windows: window, place in it."""
     end = minus(op, length, size - 1)
@@ -98,6 +104,9 @@ def unfold_backward(
     if not rank:
         return op.Reshape(grad, op.const([], torch.int64))
     dim %= rank
+    windows = [op.own_size(grad, dim) if d == dim else n for d, n in enumerate(input_sizes)]
+    if _is_narrower(grad, windows):
+        grad = op.Expand(grad, op.dims([*windows, size]))
     inner = op.Transpose(grad, perm=[*range(dim + 1), rank, *range(dim + 1, rank)])
     sizes = [-1 if d == dim else n for d, n in enumerate(input_sizes)]
     flat = op.Reshape(inner, op.dims(sizes))

@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from dort_compare.dtypes import in_parts
 from dort_compare.measure.distance.metrics import Distance, Measured, Number, deviation, measure
 from dort_compare.measure.noise.extremes import infinite_of_both
 from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
@@ -34,6 +35,7 @@ class InheritedError:
 
     def gaps(self, expected: torch.Tensor, got: torch.Tensor, floor: Floor) -> Gaps:
         """The gaps of the two sides' elements, of one shape, that are more than roundings of the last op explain."""
+        expected, got = in_parts(expected), in_parts(got)
         if self.aside is not None:
             expected, got = (side.masked_fill(self.aside, 0) for side in (expected, got))
         return Gaps.between(expected, got, least=floor(float(self.distance.scale or 0), 0.0))
@@ -52,9 +54,10 @@ def inherited_error(
     It is noise up to the ``floor`` of the largest element. Where ``exact``, the float64 value, is known and of one
     shape with the others, it may lie as far from that as the floor of what the ``expected`` one and those that are
     ``right`` too err, unless float64 is of another computation (`is_referee`). ``precision`` is the coarsest dtype on
-    the way, None of integers.
+    the way, None of integers. Of complex tensors it is the error of their real and imaginary parts.
     """
-    sides = _Sides(expected, got, exact, right)
+    exact = None if exact is None else in_parts(exact)
+    sides = _Sides(in_parts(expected), in_parts(got), exact, tuple(map(in_parts, right)))
     return _error(sides if sides.are_floating else _Sides(expected, got), floor, precision)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from dort_compare.dtypes import in_parts
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.outcome import OutcomeRow
@@ -48,9 +49,10 @@ class Scatter:
     @classmethod
     def of(cls, value: torch.Tensor, shown: torch.Tensor, sample: Sample) -> Scatter:
         """What a sample has ``shown`` of a value; both are of one shape."""
+        value, shown = in_parts(value), in_parts(shown)
         gap = distance(value, shown)
         floor = sample.safety * float(gap.max_abs or 0)
-        is_inexact = value.is_floating_point() or value.is_complex()
+        is_inexact = value.is_floating_point()
         choices = math.inf if is_inexact else sample.safety * (gap.different or 0)
         gaps = Gaps.between(value, shown, sample.safety) if is_inexact else None
         return cls(floor, gap.finding is not None, choices, gaps)

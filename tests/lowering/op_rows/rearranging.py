@@ -59,6 +59,7 @@ def unfold_gradients(dtype: torch.dtype) -> Iterable[Sample]:
     for shape, dim, size, step in windows(dtype):
         grad = new(dtype, *torch.empty(shape).unfold(dim, size, step).shape)
         yield case(grad, shape, dim % len(shape), size, step)
+    yield case(new(dtype, 1, 3, 4), [2, 10], 1, 4, 3)
 
 
 def elements_replaced(dtype: torch.dtype) -> Iterable[Sample]:

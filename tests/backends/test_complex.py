@@ -1,0 +1,212 @@
+"""Complex arithmetic and Fourier transforms in ONNX Runtime, in real and imaginary parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from dort_compare import DebugBackend, compare
+from dort_compare.lowering import registry
+from dort_compare.offline import check
+
+aten = torch.ops.aten
+Function = Callable[..., Any]
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def real(*shape: int) -> Tensor:
+    return torch.randn(shape, requires_grad=True)
+
+
+def cfloat(*shape: int, dtype: torch.dtype = torch.complex64) -> Tensor:
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+def rotary(queries: Tensor, turns: Tensor) -> Tensor:
+    """As in the code that came with Llama."""
+    pairs = torch.view_as_complex(queries.float().reshape(*queries.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns[:, None]).flatten(3).type_as(queries)
+
+
+def spectral_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """As in a Fourier neural operator."""
+    spectrum = torch.fft.rfft2(x)
+    out = torch.zeros(2, 3, 12, 7, dtype=torch.cfloat)
+    out[:, :, :4, :4] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, :4, :4], weight)
+    out[:, :, -4:, :4] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, -4:, :4], weight)
+    return torch.fft.irfft2(out, s=(12, 12))
+
+
+def spectrogram(x: Tensor) -> Tensor:
+    return torch.stft(x, 32, 8, window=torch.hann_window(32), return_complex=True)
+
+
+def inverted(x: Tensor) -> Tensor:
+    return torch.istft(spectrogram(x) * 0.5, 32, 8, window=torch.hann_window(32))
+
+
+CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
+    "rotary embedding": (rotary, (real(2, 5, 3, 8), torch.polar(torch.ones(5, 4), torch.randn(5, 4)))),
+    "spectral convolution": (spectral_convolution, (real(2, 3, 12, 12), cfloat(3, 3, 4, 4))),
+    "spectrogram": (lambda x: spectrogram(x).abs() ** 2, (real(2, 100),)),
+    "spectrogram inverted": (inverted, (real(2, 100),)),
+    "FNet": (lambda x: torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real, (real(2, 6, 8),)),
+    "long convolution": (
+        lambda x, k: torch.fft.irfft(torch.fft.rfft(x, n=60) * torch.fft.rfft(k, n=60), n=60)[..., :30],
+        (real(2, 4, 30), real(4, 30)),
+    ),
+    "autocorrelation": (lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x).conj()), (real(2, 24),)),
+    "shifted": (lambda x: torch.fft.fftshift(torch.fft.fft2(x, norm="ortho")).abs(), (real(2, 6, 8),)),
+    "Hermitian": (lambda z: torch.fft.hfft(z), (cfloat(3, 12),)),
+    "complex128": (lambda z: torch.fft.ifft(z * z).abs(), (cfloat(3, 8, dtype=torch.complex128),)),
+    "sums and products": (lambda z, w: z * w + z - w * 2 + (1 - 2j) * z, (cfloat(3, 4), cfloat(3, 4))),
+    "with real numbers": (lambda z, x: z * x + x - z / 3 + (x - z), (cfloat(3, 4), real(4))),
+    "with other dtypes": (lambda z, x: z * x, (cfloat(3, 4), torch.randn(4, dtype=torch.float64))),
+    "quotients": (lambda z, w: z / w + 1 / w, (cfloat(3, 4), cfloat(3, 4))),
+    "magnitude and angle": (lambda z: (z.abs(), z.angle(), z.sgn()), (cfloat(3, 4),)),
+    "polar": (lambda x, y: torch.polar(x.abs(), y).sum(0), (real(3, 4), real(3, 4))),
+    "exponential": (lambda z: (z * 1j).exp() + z.log(), (cfloat(3, 4),)),
+    "matrices": (lambda z, w: (z @ w).mH @ z, (cfloat(3, 4), cfloat(4, 4))),
+    "linear layer": (F.linear, (cfloat(3, 4), cfloat(5, 4), cfloat(5))),
+    "parts": (lambda z: (z.real * 2, z.imag + z.real, z.conj(), (z * z.conj()).real), (cfloat(3, 4),)),
+    "moved": (lambda z: z.mT.conj().reshape(2, 6)[:, 1:].flip(0).roll(1, 1), (cfloat(3, 4),)),
+    "joined": (lambda z, x: torch.cat([z, z.exp(), torch.complex(x, x)], 1), (cfloat(3, 4), real(3, 4))),
+    "split": (lambda z: z.split(2, 1)[1] * z.chunk(2, 1)[0], (cfloat(3, 4),)),
+    "chosen": (lambda z, w: torch.where(z.real > 0, z, w)[torch.tensor([0, 2]), 1:], (cfloat(3, 4), cfloat(3, 4))),
+    "reduced": (lambda z: (z.mean(), z.sum(0), z.cumsum(1), (z**2).sum().real), (cfloat(3, 4),)),
+    "compared": (
+        lambda z, w: ((z == w), (z != 2), z * w),
+        (torch.tensor([1 + 2j, 2, 3j]), torch.tensor([1 + 2j, 2j, 3])),
+    ),
+    "norms": (lambda z: (torch.linalg.vector_norm(z), z.norm(dim=1)), (cfloat(3, 4),)),
+    "padded": (lambda z: F.pad(z, (1, 2)) * 1j, (cfloat(3, 4),)),
+    "written": (lambda z: z.clone().mul_(2j).add_(1), (cfloat(3, 4),)),
+    "constants": (lambda z: z + torch.eye(3, dtype=torch.cfloat) * 2j + torch.full((3, 3), 1 - 1j), (cfloat(3, 3),)),
+    "transposed": (lambda z, w: torch.einsum("bixy,ioxy->boxy", z, w), (cfloat(2, 3, 4, 5), cfloat(3, 6, 4, 5))),
+    "returned as it is transformed": (lambda x: torch.fft.fft(x, dim=1), (real(2, 6, 5),)),
+    "conjugated inputs": (lambda z: torch.fft.fft(z) * z, (cfloat(3, 8).detach().conj(),)),
+    "transposed inputs": (lambda z: torch.fft.fft(z) * z, (cfloat(8, 3).detach().t(),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_of_it_runs_in_onnx_runtime_and_agrees(name: str) -> None:
+    function, inputs = CASES[name]
+    has_gradient = any(each.requires_grad for each in inputs)
+    report = compare(Of(function), inputs, backward=has_gradient)
+    assert report.verdict == "agree", str(report)
+    assert not report.fallbacks
+    unaligned = [row for row in report.rows if row.status == "unaligned"]
+    assert all(row.dtype.startswith("complex") or "memory" in row.reason for row in unaligned)
+    assert any(row.status == "ok" for row in report.rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_fast_backend_returns_what_eager_does(name: str) -> None:
+    """A part that is returned is one of a complex tensor in eager torch, with room for the other in memory."""
+    function, inputs = CASES[name]
+    expected, got = function(*inputs), torch.compile(function, backend="dort")(*inputs)
+    assert_close(got, expected, check_stride=name not in ("FNet", "parts", "moved", "reduced"))
+
+
+def test_the_fast_backend_trains() -> None:
+    torch.manual_seed(0)
+    x, weight = real(2, 3, 12, 12), cfloat(3, 3, 4, 4)
+    compiled = torch.compile(spectral_convolution, backend="dort", options={"fallback": False})
+    functions = (spectral_convolution, compiled)
+    expected, got = (torch.autograd.grad(each(x, weight).square().sum(), (x, weight)) for each in functions)
+    assert_close(got, expected)
+
+
+def test_what_has_no_rule_alone_runs_in_torch() -> None:
+    report = compare(Of(lambda z: ((z * 2).acos() * 3).abs()), (cfloat(3, 4),), backward=True)
+    assert report.verdict == "agree"
+    assert {each.target for each in report.fallbacks} == {"aten.acos.default", "aten.rsqrt.default"}
+
+
+def test_a_transform_with_a_large_prime_factor_alone_runs_in_torch() -> None:
+    report = compare(Of(lambda x: torch.fft.rfft(x * 2).abs() + 1), (torch.randn(2, 1031),))
+    assert report.verdict == "agree"
+    assert [(each.target, each.reason) for each in report.fallbacks] == [
+        ("aten._fft_r2c.default", "a transform of length 1031, which has too large a prime factor")
+    ]
+
+
+def test_sizes_beside_a_transform_may_be_symbolic() -> None:
+    backend = DebugBackend(fallback=False)
+    compiled = torch.compile(lambda x: torch.fft.rfft(x * 2).abs(), backend=backend, dynamic=True)
+    for batch in (2, 5):
+        x = torch.randn(batch, 3, 100)
+        torch._dynamo.mark_static(x, 2)
+        assert_close(compiled(x), torch.fft.rfft(x * 2).abs())
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"), [(1e30, torch.complex64), (1e-30, torch.complex64), (1e200, torch.complex128)]
+)
+def test_quotients_and_magnitudes_stay_in_range(scale: float, dtype: torch.dtype) -> None:
+    z, w = (torch.randn(50, dtype=dtype) * scale for _ in range(2))
+    z[0] = 0
+    function = lambda z, w: (z / w, z.abs(), z.sgn(), z.sgn().abs())  # noqa: E731
+    assert_close(torch.compile(function, backend="dort", options={"fallback": False})(z, w), function(z, w))
+
+
+def test_a_transform_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = registry.registered()[aten._fft_r2c.default]
+
+    def conjugated(op: Any, x: ir.Value, *args: Any) -> ir.Value:
+        return op.Mul(right(op, x, *args), op.const([1.0, -1.0], torch.float32))
+
+    monkeypatch.setitem(registry._TABLE, aten._fft_r2c.default, conjugated)
+    x = torch.randn(2, 12)
+    report = compare(Of(lambda x: torch.fft.irfft((torch.fft.rfft(x.sin()) * 2j).exp())), (x,))
+    cause = report.first_divergence
+    assert cause is not None
+    assert (cause.target, *cause.operands) == ("aten.view_as_real.default", "_fft_r2c")
+    assert report.causes == (cause,)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_a_dump_is_checked_elsewhere(tmp_path: Path, dtype: torch.dtype) -> None:
+    inputs = (cfloat(3, 4, dtype=dtype), cfloat(4, 3, dtype=dtype).detach().t())
+    function = lambda z, w: torch.fft.fft(z * w).abs().sum()  # noqa: E731
+    backend = DebugBackend(dump=tmp_path)
+    torch.compile(function, backend=backend)(*inputs).backward()
+    report = check(tmp_path)
+    assert report.verdict == "agree", str(report)
+    assert {row.phase for row in report.rows} == {"forward", "backward"}
+
+
+def test_frozen_buffers_may_be_complex() -> None:
+    class Turning(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns = nn.Buffer(torch.polar(torch.ones(5, 4), torch.randn(5, 4)))
+
+        def forward(self, queries: Tensor) -> Tensor:
+            return rotary(queries, self.turns)
+
+    model, queries = Turning(), torch.randn(2, 5, 3, 8)
+    compiled = torch.compile(model, backend="dort", options={"freeze": True, "fallback": False})
+    with torch.no_grad():
+        for _ in range(3):
+            assert_close(compiled(queries), model(queries))
+            model.turns.mul_(1j)
