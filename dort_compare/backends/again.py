@@ -10,7 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from dort_compare.backends.calls import has_effect
 from dort_compare.backends.joint import SAME_ELEMENTS
-from dort_compare.lowering.lower import foreign_kind
+from dort_compare.lowering.lower import complex_kind, foreign_kind
 from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ def compute_again(graph: fx.Graph) -> None:
     """
     lowered = registered()
     for node in _constants(graph):
-        is_lowered = node.target in lowered and foreign_kind(node.meta["val"]) is None
+        is_lowered = node.target in lowered and not (foreign_kind(node.meta["val"]) or complex_kind(node))
         again = CheckpointPolicy.MUST_RECOMPUTE if is_lowered else CheckpointPolicy.MUST_SAVE
         node.meta.setdefault("recompute", again)
     for node in _probabilities(graph):

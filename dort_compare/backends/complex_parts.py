@@ -19,8 +19,9 @@ from torch._guards import detect_fake_mode
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.complex_rules import RULES, Parts
 from dort_compare.backends.plain_views import inverse
-from dort_compare.dtypes import is_complex_tensor, real_dtype
+from dort_compare.dtypes import real_dtype
 from dort_compare.errors import one_line
+from dort_compare.lowering.lower import is_complex
 from dort_compare.provenance import described
 from dort_compare.signature import layout_of
 
@@ -40,13 +41,6 @@ def write_out_complex(graph_module: fx.GraphModule) -> None:
         with mode, torch.no_grad():
             _WritingOut(graph_module.graph).visit_all(nodes)
         graph_module.recompile()
-
-
-def is_complex(node: fx.Node) -> bool:
-    """Whether a node is a complex tensor, or several."""
-    value = node.meta.get("val")
-    each = value[0] if isinstance(value, (tuple, list)) and value else value
-    return is_complex_tensor(each)
 
 
 @dataclass

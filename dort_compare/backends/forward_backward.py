@@ -35,6 +35,25 @@ def cut_joint(
     Complex arithmetic is written out before, so that real numbers are saved.
     """
     write_out_complex(joint)
+    return _cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+
+
+def rewritten_and_cut(
+    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """``cut_joint``, with what is rewritten where both graphs are at hand: before it, and after."""
+    write_out_complex(joint)
+    row_sums_of_outputs(joint.graph)
+    fill_apart(joint.graph)
+    compute_again(joint.graph)
+    forward, backward = _cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    save_bases(forward, backward, num_fwd_outputs)
+    return forward, backward
+
+
+def _cut(
+    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"
@@ -53,18 +72,6 @@ def cut_joint(
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
     gradients_apart(backward)
-    return forward, backward
-
-
-def rewritten_and_cut(
-    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """``cut_joint``, with what is rewritten where both graphs are at hand: before it, and after."""
-    row_sums_of_outputs(joint.graph)
-    fill_apart(joint.graph)
-    compute_again(joint.graph)
-    forward, backward = cut_joint(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
-    save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
 
 

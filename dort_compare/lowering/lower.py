@@ -12,7 +12,6 @@ import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.utils import _pytree as pytree
 
 from dort_compare import provenance
 from dort_compare.checks import check_of
@@ -75,13 +74,10 @@ class Walk:
         visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
         if node.op not in visit:
             raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
-        kind = foreign_kind(node.meta["val"]) if "val" in node.meta else None
-        if kind is not None:
-            raise UnsupportedGraphError(
-                f"{provenance.described(node)} is {kind}, which no ONNX graph of ours holds", kind
-            )
-        if node.op == "call_function" and node.target not in IN_PARTS:
-            _refuse_complex(node)
+        if found := _foreign(node):
+            does, kind = found
+            where, reason = provenance.described(node), kind if does == "is" else f"it {does} {kind}"
+            raise UnsupportedGraphError(f"{where} {does} {kind}, which no ONNX graph of ours holds", reason)
         visit[node.op](node)
 
     def _refuse_missing(self) -> None:
@@ -247,18 +243,31 @@ def foreign_kind(value: Any) -> str | None:
     return None if is_number(value) or value is None else f"a {type(value).__name__}"
 
 
-def _refuse_complex(node: fx.Node) -> None:
-    """Raises UnsupportedGraphError where a call takes or returns complex tensors."""
-    taken, made = [operand.meta.get("val") for operand in node.all_input_nodes], [node.meta.get("val")]
-    for does, values in (("takes", taken), ("is", made)):
-        tensors = (each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor))
-        dtype = next((tensor.dtype for tensor in tensors if tensor.dtype.is_complex), None)
-        if dtype is not None:
-            kind = f"a {dtype_name(dtype)} tensor"
-            reason = kind if does == "is" else f"it takes {kind}"
-            raise UnsupportedGraphError(
-                f"{provenance.described(node)} {does} {kind}, which no ONNX graph of ours holds", reason
-            )
+def complex_kind(node: fx.Node) -> tuple[str, str] | None:
+    """That a call "takes" or "is", as the first word says, what the second names: "a complex64 tensor".
+
+    None where it does neither, or ONNX values of ours hold the parts.
+    """
+    if node.op != "call_function" or node.target in IN_PARTS:
+        return None
+    found = next(filter(is_complex, (*node.all_input_nodes, node)), None)
+    if found is None:
+        return None
+    return "is" if found is node else "takes", f"a {dtype_name(_first(found.meta['val']).dtype)} tensor"
+
+
+def is_complex(node: fx.Node) -> bool:
+    """Whether a node is a complex tensor, or several."""
+    return is_complex_tensor(_first(node.meta.get("val")))
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) and value else value
+
+
+def _foreign(node: fx.Node) -> tuple[str, str] | None:
+    kind = foreign_kind(node.meta["val"]) if "val" in node.meta else None
+    return ("is", kind) if kind else complex_kind(node)
 
 
 def _holds(dtype: torch.dtype) -> bool:

@@ -106,10 +106,10 @@ def test_what_is_drawn_is_handed_on() -> None:
 
 
 def of_a_constant_that_is_not_lowered(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    turned = torch.polar(torch.ones(8, 4), torch.arange(32.0).view(8, 4))
+    turned = torch.polar(torch.ones(8, 4), torch.arange(32.0).view(8, 4)).acos()
     return (q * torch.view_as_real(turned).sum(-1)).sin() + k + v
 
 
 def test_what_is_not_lowered_is_computed_once() -> None:
     given, _ = handed_on(of_a_constant_that_is_not_lowered)
-    assert (8, 4, 2) in [tuple(value.shape) for value in given]
+    assert [tuple(value.shape) for value in given if value.is_complex()] == [(8, 4)]
