@@ -21,14 +21,12 @@ from dort_compare.backends.complex_rules import RULES, Parts
 from dort_compare.backends.plain_views import inverse
 from dort_compare.dtypes import real_dtype
 from dort_compare.errors import one_line
-from dort_compare.lowering.lower import is_complex
+from dort_compare.lowering.lower import TRANSFORMS, is_complex
 from dort_compare.provenance import described
 from dort_compare.signature import layout_of
 
 aten = torch.ops.aten
 
-TRANSFORMS = {aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default}
-"""What has lowerings for complex tensors as they stand. The parts of their results are shown, to be compared."""
 _LOG = logging.getLogger("dort_compare.backends")
 
 
@@ -107,7 +105,7 @@ class _WritingOut:
         self._replace(node, stacked)
 
     def _leave(self, node: fx.Node) -> None:
-        """Lets a node take complex tensors whole, as it does."""
+        """Lets a node take complex tensors whole, as it does; of a transform the parts are shown, to be compared."""
         for operand in node.all_input_nodes:
             if is_complex(operand):
                 node.replace_input_with(operand, self._whole(operand))

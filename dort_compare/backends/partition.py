@@ -15,7 +15,7 @@ from dort_compare.backends.building import Building, Built
 from dort_compare.backends.cached import Cached
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
-from dort_compare.backends.fused import left_to_torch
+from dort_compare.backends.left_to_torch import left_to_torch
 from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import in_order, install, pieces_of
 from dort_compare.backends.release import split_backward

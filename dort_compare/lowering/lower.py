@@ -28,10 +28,8 @@ aten = torch.ops.aten
 
 _IR_VERSION = 10
 """The oldest that holds metadata on values, so that every runtime of the last years reads the models."""
-IN_PARTS = {
-    *(aten.view_as_real.default, aten.view_as_complex.default, aten.resolve_conj.default),
-    *(aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default),
-}
+TRANSFORMS = {aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default}
+IN_PARTS = {aten.view_as_real.default, aten.view_as_complex.default, aten.resolve_conj.default, *TRANSFORMS}
 """The calls that take or return complex tensors, of which an ONNX value holds the real and imaginary parts."""
 
 

@@ -1,4 +1,4 @@
-"""Attention that ``dort`` leaves to torch's kernels on a GPU; here the CPU's kernel stands for those."""
+"""What ``dort`` leaves to torch's kernels: large transforms, and attention on a GPU, for whose kernel the CPU's stands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare import DebugBackend, provenance
-from dort_compare.backends import aot, fused
+from dort_compare.backends import aot, left_to_torch
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
 from dort_compare.runtime import Program
@@ -24,7 +24,7 @@ FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
 @pytest.fixture(autouse=True)
 def _leave_the_cpus_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = getattr(aten, FORWARD).default, getattr(aten, f"{FORWARD}_backward").default
-    monkeypatch.setattr(fused, "FUSED", set(attention))
+    monkeypatch.setattr(left_to_torch, "ATTENTION", set(attention))
 
 
 def gradients(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
@@ -76,7 +76,7 @@ def test_what_else_has_none_falls_back_alone(
 ) -> None:
     model, inputs = build("model", LLAMA, seq=32)
     noisy = nn.Sequential(model, nn.Dropout())
-    for target in () if has_lowering else fused.FUSED:
+    for target in () if has_lowering else left_to_torch.ATTENTION:
         registry.registered()
         monkeypatch.delitem(registry._TABLE, target)
     gradients(torch.compile(noisy, backend="dort"), noisy, inputs)
@@ -105,4 +105,29 @@ def test_where_graphs_are_looked_at_or_all_is_asked_for_nothing_is_left(
 def test_the_log_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     model, inputs = build("attention", LLAMA, seq=32)
     torch.compile(model, backend="dort", options={"verbose": 3})(*inputs)
-    assert f"in eager torch: {fused.REASON}" in capsys.readouterr().err
+    assert f"in eager torch: {left_to_torch.FUSED}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("length", [60, 10_000])
+def test_large_transforms_are_left(made: list[set[str]], said_by: Any, length: int) -> None:
+    model = nn.Sequential(nn.LayerNorm(length), Convolved(length), nn.Tanh())
+    inputs = (torch.randn(4, length),)
+    right = gradients(model, model, inputs)
+    found = gradients(torch.compile(model, backend="dort"), model, inputs)
+    for name, gradient in right.items():
+        torch.testing.assert_close(found[name], gradient)
+    transforms = {name for program in made for name in program if "fft" in name}
+    assert bool(transforms) is (length == 60)
+    assert (len(made) > 2) is not (length == 60)
+    assert said_by("dort_compare") == []
+
+
+class Convolved(nn.Module):
+    """A circular convolution."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(length) / length**0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(self.kernel))
