@@ -2,7 +2,8 @@
 
 Fused attention on CUDA: ONNX Runtime has no kernel of its gradient, and would write scores for every pair of positions,
 in float32, to the memory that the fused kernels are there to save. Fourier transforms: torch's take a tenth of the time
-of products with matrices (`benchmarks/transforms.py`), more than a border between sessions costs but for a few elements.
+of products with matrices (`benchmarks/transforms.py`), which is more than a border between sessions costs where the
+elements are many.
 """
 
 from __future__ import annotations

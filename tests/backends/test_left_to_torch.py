@@ -1,4 +1,4 @@
-"""What ``dort`` leaves to torch's kernels: large transforms, and attention on a GPU, for whose kernel the CPU's stands."""
+"""What ``dort`` leaves to torch's kernels: large transforms, and attention on a GPU, whose kernel the CPU's stands for."""
 
 from __future__ import annotations
 

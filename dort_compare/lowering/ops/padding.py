@@ -37,10 +37,32 @@ def _dtype(x: ir.Value) -> torch.dtype:
 
 
 def _bordered(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> ir.Value:
-    """Dimension after dimension, each by picking: ONNX Runtime's Pad takes no negative pads in these modes."""
-    for d, places in _places(op, x, padding, mode):
-        x = op.Gather(x, op.const(places.tolist()), axis=d)
+    """Dimension after dimension, each in parts: ONNX Runtime's Pad takes no negative pads in these modes, and Gather
+    picks the elements of rows one by one."""
+    borders = [(d, _size(op, x, d), before, after) for d, before, after in _borders(len(shape_of(x)), padding)]
+    for d, size, before, after in borders:
+        kept = op.Slice(x, [max(-before, 0)], [size - max(-after, 0)], [d])
+        if mode == "reflect":
+            left, right = op.Slice(x, [before], [0], [d], [-1]), op.Slice(x, [-2], [-2 - after], [d], [-1])
+        else:
+            left, right = _repeated(op, x, d, 0, before), _repeated(op, x, d, size - 1, after)
+        parts = [*([left] if before > 0 else []), kept, *([right] if after > 0 else [])]
+        x = op.Concat(*parts, axis=d)
     return x
+
+
+def _repeated(op: Builder, x: ir.Value, d: int, place: int, times: int) -> ir.Value:
+    """What lies at a place of a dimension, as often as asked."""
+    assert x.shape is not None
+    return op.Tile(
+        op.Slice(x, [place], [place + 1], [d]), [max(times, 0) if i == d else 1 for i in range(len(x.shape))]
+    )
+
+
+def _borders(rank: int, padding: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The padded dimensions, from the last on, each with what it gets before and after."""
+    pairs = zip(range(rank - 1, -1, -1), padding[::2], padding[1::2], strict=False)
+    return [(d, before, after) for d, before, after in pairs if before or after]
 
 
 def _bordered_backward(op: Builder, grad: ir.Value, x: ir.Value, padding: Sequence[int], mode: str) -> ir.Value:
@@ -55,11 +77,7 @@ def _bordered_backward(op: Builder, grad: ir.Value, x: ir.Value, padding: Sequen
 def _places(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> list[tuple[int, torch.Tensor]]:
     """For each padded dimension, which element stands at each place of the result."""
     rank = len(shape_of(x))
-    return [
-        (d, _source(_size(op, x, d), before, after, mode))
-        for d, before, after in zip(range(rank - 1, -1, -1), padding[::2], padding[1::2], strict=False)
-        if before or after
-    ]
+    return [(d, _source(_size(op, x, d), before, after, mode)) for d, before, after in _borders(rank, padding)]
 
 
 def _size(op: Builder, x: ir.Value, d: int) -> int:

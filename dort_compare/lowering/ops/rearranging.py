@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -71,8 +72,24 @@ def unfold(op: Builder, x: ir.Value, dimension: int, size: int, step: int) -> ir
     if not rank:
         return op.Slice(op.Reshape(x, [1]), [0], [size], [0])
     dim = dimension % rank
-    windows = op.Gather(x, _windows(op, op.size(x, dim), size, step), axis=dim)
+    length = op.size(x, dim)
+    if isinstance(length, int) and size and math.gcd(size, step) > 1:
+        windows = _windows_of_blocks(op, x, dim, length, size, step)
+    else:
+        windows = op.Gather(x, _windows(op, length, size, step), axis=dim)
     return op.Transpose(windows, perm=[d for d in range(rank + 1) if d != dim + 1] + [dim + 1])
+
+
+def _windows_of_blocks(op: Builder, x: ir.Value, dim: int, length: int, size: int, step: int) -> ir.Value:
+    """[..., length, ...] -> [..., windows, size, ...], by the blocks that all windows are made of, which Gather copies
+    at a time."""
+    block = math.gcd(size, step)
+    count = (length - size) // step + 1
+    end = (count - 1) * step + size
+    before, after = ([op.own_size(x, d) for d in dims] for dims in (range(dim), range(dim + 1, len(shape_of(x)))))
+    blocks = op.Reshape(op.Slice(x, [0], [end], [dim]), op.dims([*before, end // block, block, *after]))
+    picked = op.Gather(blocks, _windows(op, end // block, size // block, step // block), axis=dim)
+    return op.Reshape(picked, op.dims([*before, count, size, *after]))
 
 
 def _is_narrower(grad: ir.Value, sizes: Sequence[Dim]) -> bool:
