@@ -1,4 +1,4 @@
-"""What ``dort`` leaves to torch's kernels: large transforms, and attention on a GPU, whose kernel the CPU's stands for."""
+"""What ``dort`` leaves to torch's kernels: large transforms, and attention on a GPU, where the CPU's stands for it."""
 
 from __future__ import annotations
 
