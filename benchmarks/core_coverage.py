@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from dort_compare.randomness import draws
 
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
+DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "uint8", "bool")
 CALLS = 2
 """How many calls of an overload are measured in each dtype."""
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -58,8 +58,6 @@ def reason_outside(name: str) -> str:
     overload = overload_of(name)
     if draws(overload):
         return "random numbers are drawn in torch, so that both sides draw the same"
-    if name.startswith("aten._fft_"):
-        return "complex numbers, for which ONNX Runtime has no kernels"
     if name.startswith("aten.sym_") or name == "aten._local_scalar_dense.default":
         return "a number, met in graphs of symbolic sizes: tests/lowering/test_symbolic_sizes.py"
     if name == "aten.nonzero.default":

@@ -55,7 +55,7 @@ def _shares(entries: Sequence[Result], overloads: Sequence[Result]) -> list[str]
         ["of those that count, wholly in ONNX Runtime", _share(sum(map(_stays_forward, counted)), len(counted))],
         ["op_db entries whose every gradient is eager's", _right(with_gradient, "gradient")],
         ["of those that count, wholly in ONNX Runtime, both ways", _whole_gradients(with_gradient)],
-        ["entries that do not count (random, complex, sparse, unspecified)", len(answered) - len(counted)],
+        ["entries that do not count (random, sparse, unspecified)", len(answered) - len(counted)],
     ]
     names = core_overloads()
     core = {result["name"]: result for result in overloads if result["name"] in names}

@@ -25,8 +25,8 @@ UNSPECIFIED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_em
 class EntryResult:
     """What became of the samples of one entry.
 
-    ``aside`` names why an entry does not count for the share that runs wholly in ONNX Runtime: "random", "complex",
-    "sparse" or "unspecified". ``forward`` and ``gradient`` are the problems found, ``samples`` and ``gradients`` how
+    ``aside`` names why an entry does not count for the share that runs wholly in ONNX Runtime: "random", "sparse"
+    or "unspecified". ``forward`` and ``gradient`` are the problems found, ``samples`` and ``gradients`` how
     many were tried. ``fallen_back`` holds (phase, op, reason), ``ops`` the ATen overloads that eager torch dispatched.
     """
 
@@ -125,8 +125,6 @@ class Watch(TorchDispatchMode):
         if draws(func):
             self.aside = "random"
         for leaf in tree_leaves((args, kwargs, result)):
-            if isinstance(leaf, Tensor) and leaf.is_complex():
-                self.aside = self.aside or "complex"
             if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
                 self.aside = self.aside or "sparse"
         return result
