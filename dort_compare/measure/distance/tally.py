@@ -19,6 +19,8 @@ from dort_compare.measure.distance.integers import LOWEST, gaps, ordered
 _SMALLEST_SQUARES = 1e-280  # a sum of squares below it may have lost terms to underflow
 _CLOSE = 2.0**-12
 """Of the largest element, so far apart elements of close blocks are at most."""
+_AT_MOST = 1 + 2.0**-23
+"""Times what a gap is in float32 is the most that it may be."""
 _USUAL = (2.0**-40, 2.0**40)
 """Between these float32 holds the square of a block's largest element, and of those that count beside it."""
 
@@ -88,7 +90,7 @@ class Tally:
 
     def _add_gaps(self, start: int, gap: torch.Tensor, largest: float, exactly: Callable[[Any], torch.Tensor]) -> None:
         """Add the gaps of a block, the ``largest`` of which may be rounded, as ``exactly`` tells; overwrites them."""
-        if largest > self.max_abs:
+        if largest * _AT_MOST > self.max_abs:
             at = (gap == largest).nonzero()[:, 0]
             furthest, place = exactly(at).max(0)
             self.max_abs = max(self.max_abs, furthest.item())

@@ -389,6 +389,13 @@ def test_agrees_with_numpy_in_float64(pair: Pair) -> None:
         assert norms == 0
 
 
+def test_the_largest_gap_may_lie_in_a_later_block_that_rounds_it_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "BLOCK", 2)
+    expected, got = torch.tensor([1, 1, 1, -(2.0**-52)]), torch.tensor([1 + 2.0**-12, 1, 1, 2.0**-12])
+    found = distance(expected, got)
+    assert (found.max_abs, found.worst) == (2.0**-12 + 2.0**-52, (3,))
+
+
 @given(
     hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(-(2.0**20), 2.0**20, width=32)),
     st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
