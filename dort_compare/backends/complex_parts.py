@@ -33,7 +33,7 @@ _LOG = logging.getLogger("dort_compare.backends")
 def write_out_complex(graph_module: fx.GraphModule) -> None:
     """Puts operators on real and imaginary parts in the place of those on complex tensors that have a rule."""
     nodes = list(graph_module.graph.nodes)
-    if any(is_complex(node) and node.op == "call_function" for node in nodes):
+    if any(map(is_complex, nodes)):
         mode = detect_fake_mode([node.meta.get("val") for node in nodes])
         assert mode is not None
         with mode, torch.no_grad():

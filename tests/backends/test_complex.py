@@ -82,6 +82,8 @@ CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "with other dtypes": (lambda z, x: z * x, (cfloat(3, 4), torch.randn(4, dtype=torch.float64))),
     "quotients": (lambda z, w: z / w + 1 / w, (cfloat(3, 4), cfloat(3, 4))),
     "magnitude and angle": (lambda z: (z.abs(), z.angle(), z.sgn()), (cfloat(3, 4),)),
+    "magnitude alone": (lambda z: z.abs(), (cfloat(3, 4),)),
+    "compared alone": (lambda z, w: (z == w, z != 2), (torch.tensor([2j, 2, 3j]), torch.tensor([2j, 2j, 3]))),
     "polar": (lambda x, y: torch.polar(x.abs(), y).sum(0), (real(3, 4), real(3, 4))),
     "exponential": (lambda z: (z * 1j).exp() + z.log(), (cfloat(3, 4),)),
     "matrices": (lambda z, w: (z @ w).mH @ z, (cfloat(3, 4), cfloat(4, 4))),
