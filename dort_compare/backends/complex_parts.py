@@ -116,14 +116,10 @@ class _WritingOut:
             self.known[node] = _Complex(node)
 
     def _write_out(self, node: fx.Node) -> None:
-        before = len(self.written)
         try:
             result = self._result(node)
         except Exception as problem:  # noqa: BLE001  (whatever it is, the node can run as it stands)
             _LOG.debug("%s is not written out: %s", described(node), one_line(problem))
-            for call in reversed(self.written[before:]):
-                self.graph.erase_node(call)
-            del self.written[before:]
             self._leave(node)
             return
         if is_complex(node):
@@ -146,16 +142,11 @@ class _WritingOut:
         return self._parts(operand) if is_complex(operand) else operand
 
     def _fitting(self, part: fx.Node, node: fx.Node) -> fx.Node:
-        """A part in the dtype and shape that torch traced for the whole; each of several results fits as it is."""
-        value, made = node.meta["val"], part.meta["val"]
-        if not isinstance(value, torch.Tensor):
+        """A part in the dtype that torch traced for the whole; each of several results has it."""
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor) or part.meta["val"].dtype == real_dtype(value.dtype):
             return part
-        dtype = real_dtype(value.dtype)
-        if made.dtype != dtype:
-            part = self._write(aten._to_copy.default, part, dtype=dtype)
-        if [*map(str, made.shape)] != [*map(str, value.shape)]:
-            part = self._write(aten.expand.default, part, [int(size) for size in value.shape])
-        return part
+        return self._write(aten._to_copy.default, part, dtype=real_dtype(value.dtype))
 
     def _parts(self, node: fx.Node) -> Parts:
         held = self.known[node]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from dort_compare.dtypes import real_dtype
+from dort_compare.dtypes import is_floating_tensor, real_dtype
 
 aten = torch.ops.aten
 
@@ -39,8 +39,9 @@ def parts_of(value: Any) -> Parts | None:
 
 
 def _each(target: Any) -> Rule:
-    def rule(write: Write, *args: Any, **options: Any) -> Parts:
-        return Parts(*(write(target, *_part(args, part), **_part(options, part)) for part in (0, 1)))
+    def rule(write: Write, x: Any, *args: Any, **options: Any) -> Parts:
+        whole = _as_parts(write, x)
+        return Parts(*(write(target, whole[part], *_part(args, part), **_part(options, part)) for part in (0, 1)))
 
     return rule
 
@@ -54,7 +55,7 @@ def _part(value: Any, part: int) -> Any:
         return {key: _part(each, part) for key, each in value.items()}
     if isinstance(value, torch.dtype):
         return real_dtype(value)
-    if isinstance(value, complex) or (isinstance(value, fx.Node) and value.meta["val"].is_floating_point()):
+    if isinstance(value, complex) or (isinstance(value, fx.Node) and is_floating_tensor(value.meta["val"])):
         raise NotImplementedError("a real operand, or a number, beside complex ones")
     return value
 
@@ -108,9 +109,12 @@ def _where(write: Write, condition: Any, x: Any, other: Any) -> Parts:
     return Parts(*(write(aten.where.self, condition, *pair) for pair in pairs))
 
 
-def _copy(write: Write, x: Any, source: Any) -> Parts:
-    pairs = zip(_as_parts(write, x), _as_parts(write, source), strict=True)
-    return Parts(*(write(aten.copy.default, *pair) for pair in pairs))
+def _written(target: Any) -> Rule:
+    def rule(write: Write, x: Any, source: Any, *args: Any, **options: Any) -> Parts:
+        pairs = zip(_as_parts(write, x), _as_parts(write, source), strict=True)
+        return Parts(*(write(target, *pair, *args, **options) for pair in pairs))
+
+    return rule
 
 
 def _masked_fill(write: Write, x: Any, mask: Any, value: Any) -> Parts:
@@ -120,6 +124,8 @@ def _masked_fill(write: Write, x: Any, mask: Any, value: Any) -> Parts:
 
 
 def _to_copy(write: Write, x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    if dtype == torch.bool:
+        return write(aten._to_copy.default, write(aten.logical_or.default, *x), dtype=dtype, **options)
     if dtype is not None and not dtype.is_complex:
         return write(aten._to_copy.default, x.real, dtype=dtype, **options)
     kept = {} if dtype is None else {"dtype": real_dtype(dtype)}
@@ -129,8 +135,17 @@ def _to_copy(write: Write, x: Any, *, dtype: torch.dtype | None = None, **option
     return Parts(real, write(aten.zeros_like.default, real))
 
 
-def _complex(_: Write, real: fx.Node, imag: fx.Node) -> Parts:
-    return Parts(real, imag)
+def _complex(write: Write, real: fx.Node, imag: fx.Node) -> Parts:
+    if _are_alike(real, imag):
+        return Parts(real, imag)
+    pairs = ((real, imag), (imag, real))
+    return Parts(*(_times(write, part, write(aten.ones_like.default, other)) for part, other in pairs))
+
+
+def _are_alike(x: fx.Node, other: fx.Node) -> bool:
+    """Whether two tensors are of one shape. Comparing symbolic sizes themselves would add guards."""
+    ours, theirs = ([*map(str, each.meta["val"].shape)] for each in (x, other))
+    return ours == theirs
 
 
 def _itself(_: Write, x: Parts) -> Parts:
@@ -155,12 +170,12 @@ def _plus(write: Write, x: Any, other: Any) -> Any:
 
 
 def _scaled(write: Write, x: Any, alpha: Any) -> Any:
-    """``alpha`` times an operand, a real number times a number or a tensor of any kind."""
+    """``alpha`` times an operand, numbers or tensors of any kind."""
     if alpha == 1:
         return x
-    if isinstance(alpha, complex) or not isinstance(x, (Parts, fx.Node)):
-        return alpha * x if not isinstance(x, (Parts, fx.Node)) else _mul(write, x, alpha)
-    return _mul(write, x, alpha)
+    if not isinstance(x, (Parts, fx.Node)):
+        return alpha * x
+    return _times(write, x, alpha) if not (parts_of(x) or parts_of(alpha)) else _mul(write, x, alpha)
 
 
 def _add(write: Write, x: Any, other: Any, *, alpha: Any = 1) -> Parts:
@@ -172,7 +187,7 @@ def _sub(write: Write, x: Any, other: Any, *, alpha: Any = 1) -> Parts:
 
 
 def _sum(write: Write, x: Any, other: Any, combine: Callable[..., Any]) -> Parts:
-    ours, theirs = parts_of(x), parts_of(other)
+    ours, theirs = _summand(write, x, other), _summand(write, other, x)
     if ours is None:
         assert theirs is not None
         imag = theirs.imag if combine is _plus else write(aten.neg.default, theirs.imag)
@@ -180,6 +195,13 @@ def _sum(write: Write, x: Any, other: Any, combine: Callable[..., Any]) -> Parts
     if theirs is None:
         return Parts(combine(write, ours.real, other), ours.imag)
     return Parts(*(combine(write, a, b) for a, b in zip(ours, theirs, strict=True)))
+
+
+def _summand(write: Write, x: Any, other: Any) -> Parts | None:
+    """The parts of an operand; None of a real one that leaves the imaginary part of the ``other`` as it is."""
+    is_tensor = isinstance(x, fx.Node) and isinstance(x.meta["val"], torch.Tensor)
+    widens = is_tensor and isinstance(other, Parts) and not _are_alike(x, other.real)
+    return _as_parts(write, x) if widens else parts_of(x)
 
 
 def _mul(write: Write, x: Any, other: Any) -> Parts:
@@ -206,9 +228,9 @@ def _product(write: Write, x: Any, other: Any, times: Callable[..., Any]) -> Par
 
 
 def _addmm(write: Write, x: Any, one: Any, other: Any, *, beta: Any = 1, alpha: Any = 1) -> Parts:
-    if (beta, alpha) != (1, 1):
-        raise NotImplementedError("factors of a product of matrices")
-    return _add(write, x, _matrices(aten.mm.default)(write, one, other))
+    if beta == 0:
+        raise NotImplementedError("a summand that torch does not read")
+    return _add(write, _scaled(write, x, beta), _matrices(aten.mm.default)(write, one, other), alpha=alpha)
 
 
 def _div(write: Write, x: Any, other: Any) -> Parts:
@@ -287,7 +309,6 @@ _EACH = (
     *(aten.index.Tensor, aten.index_select.default, aten.gather.default, aten.embedding.default),
     *(aten.index_put.default, aten.scatter.src, aten.scatter_add.default, aten.index_add.default),
     *(aten.slice_backward.default, aten.select_backward.default, aten.diagonal_backward.default),
-    *(aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default),
     *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.cumsum.default),
     *(aten.neg.default, aten.tril.default, aten.triu.default, aten.lift_fresh_copy.default, aten.unfold.default),
     aten.unfold_backward.default,
@@ -307,7 +328,13 @@ RULES: dict[Any, Rule] = {
     aten.constant_pad_nd.default: _padded,
     aten.cat.default: _cat,
     aten.where.self: _where,
-    aten.copy.default: _copy,
+    **{
+        target: _written(target)
+        for target in (
+            *(aten.copy.default, aten.slice_scatter.default, aten.select_scatter.default),
+            aten.diagonal_scatter.default,
+        )
+    },
     aten.masked_fill.Scalar: _masked_fill,
     aten._to_copy.default: _to_copy,
     aten.complex.default: _complex,

@@ -63,6 +63,7 @@ def inverted(x: Tensor) -> Tensor:
     return torch.istft(spectrogram(x) * 0.5, 32, 8, window=torch.hann_window(32))
 
 
+INTEGERS = torch.arange(6).view(3, 2)
 CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "rotary embedding": (rotary, (real(2, 5, 3, 8), torch.polar(torch.ones(5, 4), torch.randn(5, 4)))),
     "spectral convolution": (spectral_convolution, (real(2, 3, 12, 12), cfloat(3, 3, 4, 4))),
@@ -79,6 +80,14 @@ CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "complex128": (lambda z: torch.fft.ifft(z * z).abs(), (cfloat(3, 8, dtype=torch.complex128),)),
     "sums and products": (lambda z, w: z * w + z - w * 2 + (1 - 2j) * z, (cfloat(3, 4), cfloat(3, 4))),
     "with real numbers": (lambda z, x: z * x + x - z / 3 + (x - z), (cfloat(3, 4), real(4))),
+    "with wider real numbers": (
+        lambda z, x: (z + x, x - z, torch.complex(x, z.real)),
+        (cfloat(3, 1).detach(), real(1, 4).detach()),
+    ),
+    "with factors": (
+        lambda z, x: (torch.add(z, x, alpha=2), torch.sub(x, z, alpha=2j), torch.addmm(z, z, z, beta=2, alpha=1j)),
+        (cfloat(4, 4), real(4)),
+    ),
     "with other dtypes": (lambda z, x: z * x, (cfloat(3, 4), torch.randn(4, dtype=torch.float64))),
     "quotients": (lambda z, w: z / w + 1 / w, (cfloat(3, 4), cfloat(3, 4))),
     "magnitude and angle": (lambda z: (z.abs(), z.angle(), z.sgn()), (cfloat(3, 4),)),
@@ -99,6 +108,17 @@ CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
         (torch.tensor([1 + 2j, 2, 3j]), torch.tensor([1 + 2j, 2j, 3])),
     ),
     "norms": (lambda z: (torch.linalg.vector_norm(z), z.norm(dim=1)), (cfloat(3, 4),)),
+    "of integers": (lambda n: (n.sum(0, dtype=torch.cfloat), n.cumsum(1, dtype=torch.cfloat)), (INTEGERS,)),
+    "real numbers written": (
+        lambda z, x: (
+            torch.slice_scatter(z, x, 1, 1, 3),
+            torch.select_scatter(z, x[:, 0], 1, 0),
+            torch.diagonal_scatter(z, x[:, 0]),
+        ),
+        (cfloat(3, 4).detach(), real(3, 2).detach()),
+    ),
+    "real results alone": (lambda z: (z.abs(), z.angle(), z == 0), (cfloat(3, 4).detach(),)),
+    "truth": (lambda z: z.bool(), (torch.tensor([0, 1, 1j]),)),
     "padded": (lambda z: F.pad(z, (1, 2)) * 1j, (cfloat(3, 4),)),
     "written": (lambda z: z.clone().mul_(2j).add_(1), (cfloat(3, 4),)),
     "constants": (lambda z: z + torch.eye(3, dtype=torch.cfloat) * 2j + torch.full((3, 3), 1 - 1j), (cfloat(3, 3),)),
@@ -144,6 +164,13 @@ def test_what_has_no_rule_alone_runs_in_torch() -> None:
     assert {each.target for each in report.fallbacks} == {"aten.acos.default", "aten.rsqrt.default"}
 
 
+def test_what_a_rule_refuses_alone_runs_in_torch() -> None:
+    """The parts of an operand that it asked for serve what comes after."""
+    report = compare(Of(lambda z: z**3 * z), (cfloat(3, 4),), backward=True)
+    assert report.verdict == "agree"
+    assert {each.target for each in report.fallbacks} == {"aten.pow.Tensor_Scalar"}
+
+
 def test_a_transform_with_a_large_prime_factor_alone_runs_in_torch() -> None:
     report = compare(Of(lambda x: torch.fft.rfft(x * 2).abs() + 1), (torch.randn(2, 1031),))
     assert report.verdict == "agree"
@@ -159,6 +186,17 @@ def test_sizes_beside_a_transform_may_be_symbolic() -> None:
         x = torch.randn(batch, 3, 100)
         torch._dynamo.mark_static(x, 2)
         assert_close(compiled(x), torch.fft.rfft(x * 2).abs())
+
+
+def test_complex_tensors_of_symbolic_sizes_need_no_other_graph() -> None:
+    """Neither where real numbers are broadcast to what they are added to, nor where a size is an argument."""
+    function = lambda z, x: (z[:, None] + x)[: z.shape[0] // 2].reshape(-1).abs()  # noqa: E731
+    backend = DebugBackend(fallback=False)
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for rows in (4, 6, 10):
+        inputs = (cfloat(rows).detach(), torch.randn(rows + 1))
+        assert_close(compiled(*inputs), function(*inputs))
+    assert len(backend.graphs) == 1
 
 
 @pytest.mark.parametrize(
