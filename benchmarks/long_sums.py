@@ -10,15 +10,13 @@ ratios within a round.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import onnx
-import onnxruntime as ort
 import torch
-from pages import flags, page, show
-from sessions import session
+from pages import measure
+from sessions import result, session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -55,7 +53,7 @@ def rows(threads: int) -> Iterator[list[str]]:
         by_torch = partial(torch.sum, dim=dims)
         traced = make_fx(by_torch)(torch.empty(shape))
         models = (at_once(shape, dims), lower(traced, "inference", 18).to_proto())
-        once, here = (partial(run, session(model, threads)) for model in models)
+        once, here = (partial(result, session(model, threads)) for model in models)
         ways = {"once": once, "here": here, "torch": by_torch}
         random = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         errors = [[f"{error(way, x, dims):.0e}" for way in ways.values()] for x in (torch.full(shape, 0.1), random)]
@@ -71,28 +69,11 @@ def rows(threads: int) -> Iterator[list[str]]:
         ]
 
 
-def run(of: ort.InferenceSession, x: torch.Tensor) -> torch.Tensor:
-    """The sum."""
-    return torch.from_numpy(of.run(None, {of.get_inputs()[0].name: x.numpy()})[0])
-
-
 def error(way: partial[torch.Tensor], x: torch.Tensor, dims: Sequence[int]) -> float:
     """The largest, over the largest sum."""
     exact = x.double().sum(tuple(dims))
     return float((way(x) - exact).abs().max() / exact.abs().max())
 
 
-def main() -> None:
-    """Measures every sum."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
-    )
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    title = f"Sums of many terms, {options.threads} threads"
-    found = rows(options.threads)
-    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__ or "", "Sums of many terms", COLUMNS, rows)

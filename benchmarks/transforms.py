@@ -10,16 +10,14 @@ largest distance from numpy's transform in extended precision, over its largest 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import torch
-from pages import flags, page, show
-from sessions import session
+from pages import measure
+from sessions import result, session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
 
@@ -54,12 +52,11 @@ def ways(n: int, dtype: torch.dtype, inverse: bool, threads: int) -> dict[str, W
     torchs = partial(by_torch, inverse=inverse)
     here = lower(make_fx(torchs)(torch.empty(BATCH, n, 2, dtype=dtype)), "inference", 20).to_proto()
     once = by_operator(n, dtype, inverse)
-    return {"DFT": partial(run, session(once, threads)), "here": partial(run, session(here, threads)), "torch": torchs}
-
-
-def run(of: ort.InferenceSession, x: torch.Tensor) -> torch.Tensor:
-    """The transform."""
-    return torch.from_numpy(of.run(None, {of.get_inputs()[0].name: x.numpy()})[0])
+    return {
+        "DFT": partial(result, session(once, threads)),
+        "here": partial(result, session(here, threads)),
+        "torch": torchs,
+    }
 
 
 def error(way: Way, x: torch.Tensor, inverse: bool) -> str:
@@ -87,17 +84,5 @@ def rows(threads: int) -> Iterator[list[str]]:
         ]
 
 
-def main() -> None:
-    """Measures every length."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
-    )
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    title = f"Fourier transforms, {options.threads} threads"
-    found = rows(options.threads)
-    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__ or "", "Fourier transforms", COLUMNS, rows)

@@ -16,7 +16,6 @@ from dort_compare.backends.again import compute_again
 from dort_compare.backends.apart import gradients_apart
 from dort_compare.backends.bases import save_bases
 from dort_compare.backends.calls import add_call
-from dort_compare.backends.complex_parts import write_out_complex
 from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.backends.fills import fill_apart
 from dort_compare.backends.joint import row_sums_of_outputs
@@ -32,28 +31,7 @@ def cut_joint(
     An input that the model writes in place, such as a buffer, is written when the forward graph has run. Where the
     partitioner saves it, or another view of its memory, for the backward graph, which is to have it as it was, a copy
     is saved. What the backward pass draws is not drawn before, and the gradients that it returns share no memory.
-    Complex arithmetic is written out before, so that real numbers are saved.
     """
-    write_out_complex(joint)
-    return _cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
-
-
-def rewritten_and_cut(
-    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """``cut_joint``, with what is rewritten where both graphs are at hand: before it, and after."""
-    write_out_complex(joint)
-    row_sums_of_outputs(joint.graph)
-    fill_apart(joint.graph)
-    compute_again(joint.graph)
-    forward, backward = _cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
-    save_bases(forward, backward, num_fwd_outputs)
-    return forward, backward
-
-
-def _cut(
-    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
-) -> tuple[fx.GraphModule, fx.GraphModule]:
     for node in joint.graph.nodes:
         if draws(node.target) and node.meta.get("partitioner_tag") is None:
             node.meta["partitioner_tag"] = "must_be_in_backward"
@@ -72,6 +50,18 @@ def _cut(
         output.args = ((*returned, *(copies.get(node, node) for node in saved)),)
         forward.recompile()
     gradients_apart(backward)
+    return forward, backward
+
+
+def rewritten_and_cut(
+    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """``cut_joint``, with what is rewritten where both graphs are at hand: before it, and after."""
+    row_sums_of_outputs(joint.graph)
+    fill_apart(joint.graph)
+    compute_again(joint.graph)
+    forward, backward = cut_joint(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+    save_bases(forward, backward, num_fwd_outputs)
     return forward, backward
 
 
