@@ -71,6 +71,6 @@ def as_held(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(value.isinf(), value, value.clamp(-largest, largest)).to(dtype).to(value.dtype)
 
 
-def in_parts(value: torch.Tensor) -> torch.Tensor:
+def in_parts(value: Any) -> Any:
     """A complex tensor as its real and imaginary parts, a last dimension of 2, as ONNX holds it; any other itself."""
-    return torch.view_as_real(value.resolve_conj().resolve_neg()) if value.is_complex() else value
+    return torch.view_as_real(value.resolve_conj().resolve_neg()) if is_complex_tensor(value) else value

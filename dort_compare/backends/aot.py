@@ -74,11 +74,19 @@ def aot_backend(
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
-                partition_fn=rewritten_and_cut if rewrites else cut_joint,
+                partition_fn=functools.partial(_cut_in_parts, rewritten_and_cut if rewrites else cut_joint),
             )
             return backend(graph_module, example_inputs)
 
     return compile_graph
+
+
+def _cut_in_parts(
+    cut: Callable[..., tuple[fx.GraphModule, fx.GraphModule]], joint: fx.GraphModule, inputs: Any, **given: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Writes complex arithmetic out before a joint graph is cut, so that real numbers are saved."""
+    write_out_complex(joint)
+    return cut(joint, inputs, **given)
 
 
 def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> GraphCompiler:

@@ -35,6 +35,11 @@ def parts_of(value: Any) -> Parts | None:
     return value if isinstance(value, Parts) else None
 
 
+def _number(value: Any) -> Parts:
+    """The parts of an operand, of which a real one has 0 for the second."""
+    return parts_of(value) or Parts(value, 0)
+
+
 # Operators that do to each part what they do to the whole.
 
 
@@ -64,9 +69,7 @@ def _filled(target: Any) -> Rule:
     """For what fills a tensor, like another or of a size, with a number."""
 
     def rule(write: Write, like: Any, value: Any, **options: Any) -> Parts:
-        real, imag = parts_of(value) or (value, 0)
-        given = (_first(like), {name: _part(each, 0) for name, each in options.items()})
-        return Parts(*(write(target, given[0], number, **given[1]) for number in (real, imag)))
+        return Parts(*(write(target, _first(like), each, **_part(options, 0)) for each in _number(value)))
 
     return rule
 
@@ -77,7 +80,7 @@ def _scalar_tensor(write: Write, value: Any, **options: Any) -> Parts:
 
 def _zeros(target: Any) -> Rule:
     def rule(write: Write, *args: Any, **options: Any) -> Parts:
-        zeros = write(target, *map(_first, args), **{name: _part(each, 0) for name, each in options.items()})
+        zeros = write(target, *map(_first, args), **_part(options, 0))
         return Parts(zeros, zeros)
 
     return rule
@@ -88,8 +91,8 @@ def _first(value: Any) -> Any:
 
 
 def _padded(write: Write, x: Any, pad: Any, value: Any = 0) -> Parts:
-    real, imag = parts_of(value) or (value, 0)
-    return Parts(*(write(aten.constant_pad_nd.default, *each) for each in ((x.real, pad, real), (x.imag, pad, imag))))
+    pairs = zip(x, _number(value), strict=True)
+    return Parts(*(write(aten.constant_pad_nd.default, part, pad, each) for part, each in pairs))
 
 
 # Operators of which some operands may be real.
@@ -118,21 +121,17 @@ def _written(target: Any) -> Rule:
 
 
 def _masked_fill(write: Write, x: Any, mask: Any, value: Any) -> Parts:
-    real, imag = parts_of(value) or (value, 0)
-    fill = aten.masked_fill.Scalar
-    return Parts(write(fill, x.real, mask, real), write(fill, x.imag, mask, imag))
+    pairs = zip(x, _number(value), strict=True)
+    return Parts(*(write(aten.masked_fill.Scalar, part, mask, each) for part, each in pairs))
 
 
-def _to_copy(write: Write, x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+def _to_copy(write: Write, x: Any, **options: Any) -> Any:
+    dtype = options.get("dtype")
     if dtype == torch.bool:
-        return write(aten._to_copy.default, write(aten.logical_or.default, *x), dtype=dtype, **options)
+        return write(aten._to_copy.default, write(aten.logical_or.default, *x), **options)
     if dtype is not None and not dtype.is_complex:
-        return write(aten._to_copy.default, x.real, dtype=dtype, **options)
-    kept = {} if dtype is None else {"dtype": real_dtype(dtype)}
-    if isinstance(x, Parts):
-        return Parts(*(write(aten._to_copy.default, part, **kept, **options) for part in x))
-    real = write(aten._to_copy.default, x, **kept, **options)
-    return Parts(real, write(aten.zeros_like.default, real))
+        return write(aten._to_copy.default, x.real, **options)
+    return _each(aten._to_copy.default)(write, x, **options)
 
 
 def _complex(write: Write, real: fx.Node, imag: fx.Node) -> Parts:
@@ -279,7 +278,7 @@ def _sgn(write: Write, x: Parts) -> Parts:
 
 
 def _equal(write: Write, x: Any, other: Any) -> fx.Node:
-    pairs = zip(*(parts_of(each) or (each, 0) for each in (x, other)), strict=True)
+    pairs = zip(_number(x), _number(other), strict=True)
     same = [write(aten.eq.Tensor if isinstance(b, fx.Node) else aten.eq.Scalar, a, b) for a, b in pairs]
     return write(aten.logical_and.default, *same)
 

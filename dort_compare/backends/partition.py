@@ -103,10 +103,11 @@ def _compiled(
             return in_order(split), ()
     with told.stages("cut"):
         cut = split_graph(graph_module, {**reasons, **left})
-    reasons |= _compile_pieces(cut, build, kept)
-    told.in_torch = {**left, **reasons}
     nodes = {node.name: node for node in graph_module.graph.nodes}
-    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items() if name in nodes]
+    late = _compile_pieces(cut, build, kept)
+    reasons |= {name: reason for name, reason in late.items() if name in nodes}  # a piece may make views of its own
+    told.in_torch = {**left, **reasons}
+    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
     if fallbacks:
         warn(fallbacks, graph_module)
     return in_order(cut), fallbacks

@@ -147,7 +147,7 @@ class Walk:
 
     def stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
         """Writes onto a value what torch traced: dtype, shape, provenance. Of what is complex those of its parts."""
-        meta = in_parts(meta) if isinstance(meta, torch.Tensor) else meta
+        meta = in_parts(meta)
         value.type = ir.TensorType(_dtype(meta))
         value.shape = _shape(meta)
         value.meta["val"] = meta
@@ -166,7 +166,7 @@ class Walk:
         return node.name
 
     def _check(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
-        meta = in_parts(meta) if isinstance(meta, torch.Tensor) else meta
+        meta = in_parts(meta)
         expected, shape = _dtype(meta), _shape(meta)
         if value.dtype is not None and value.dtype != expected:
             raise LoweringError(f"{provenance.described(node)} became {value.dtype}, torch computes {expected}")

@@ -50,7 +50,8 @@ class Binding:
         """Runs the session.
 
         Inputs are handed over by pointer, all in one call; the few that ONNX Runtime does not take so, which are empty
-        or of a dtype that numpy lacks, by DLPack. Only what is not contiguous, or negated by a mark alone, is copied.
+        or of a dtype that numpy lacks, by DLPack, complex ones as their parts. Only what is not contiguous, or negated
+        by a mark alone, is copied.
         The tensors returned own the memory that the session wrote. Booleans come back as torch.bool.
         """
         plain, names, special = [], [], []
@@ -59,7 +60,7 @@ class Binding:
                 plain.append(dense(tensor))
                 names.append(name)
             else:
-                special.append((name, dense(tensor.detach())))
+                special.append((name, dense(in_parts(tensor.detach()))))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))
@@ -88,10 +89,8 @@ class Binding:
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor whose memory holds its elements in their order, as readers of memory take them; itself if it can be.
 
-    That of a tensor which torch negates by a mark alone holds the opposite numbers; a complex one becomes its parts.
+    That of a tensor which torch negates by a mark alone holds the opposite numbers.
     """
-    if tensor.is_complex():
-        tensor = in_parts(tensor)
     return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.resolve_neg().contiguous()
 
 

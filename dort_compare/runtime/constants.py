@@ -11,6 +11,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtype
 
 from dort_compare.captures import read_by
+from dort_compare.dtypes import in_parts
 from dort_compare.runtime.binding import as_ort, dense
 
 LIMIT = 2**30
@@ -55,7 +56,7 @@ def with_constants(
     del rest.graph.input[:]
     rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
     read = read_by(model.graph.node) | {value.name for value in model.graph.output}
-    held = {name: dense(tensor.detach()) for name, tensor in constants.items() if name in read}
+    held = {name: dense(in_parts(tensor.detach())) for name, tensor in constants.items() if name in read}
     for name, tensor in held.items():
         dtype = int(from_torch_dtype(tensor.dtype))
         made = rest.graph.initializer.add(name=name, data_type=dtype, dims=tensor.shape)

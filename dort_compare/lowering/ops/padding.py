@@ -41,22 +41,25 @@ def _bordered(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> ir
     picks the elements of rows one by one."""
     borders = [(d, _size(op, x, d), before, after) for d, before, after in _borders(len(shape_of(x)), padding)]
     for d, size, before, after in borders:
-        kept = op.Slice(x, [max(-before, 0)], [size - max(-after, 0)], [d])
-        if mode == "reflect":
-            left, right = op.Slice(x, [before], [0], [d], [-1]), op.Slice(x, [-2], [-2 - after], [d], [-1])
-        else:
-            left, right = _repeated(op, x, d, 0, before), _repeated(op, x, d, size - 1, after)
-        parts = [*([left] if before > 0 else []), kept, *([right] if after > 0 else [])]
+        parts = [op.Slice(x, [max(-before, 0)], [size - max(-after, 0)], [d])]
+        if before > 0:
+            parts.insert(0, _mirrored(op, x, d, before, 0) if mode == "reflect" else _repeated(op, x, d, 0, before))
+        if after > 0:
+            end = -2 - after
+            parts.append(_mirrored(op, x, d, -2, end) if mode == "reflect" else _repeated(op, x, d, size - 1, after))
         x = op.Concat(*parts, axis=d)
     return x
+
+
+def _mirrored(op: Builder, x: ir.Value, d: int, start: int, end: int) -> ir.Value:
+    """What lies from a place of a dimension back to another, which is left out."""
+    return op.Slice(x, [start], [end], [d], [-1])
 
 
 def _repeated(op: Builder, x: ir.Value, d: int, place: int, times: int) -> ir.Value:
     """What lies at a place of a dimension, as often as asked."""
     assert x.shape is not None
-    return op.Tile(
-        op.Slice(x, [place], [place + 1], [d]), [max(times, 0) if i == d else 1 for i in range(len(x.shape))]
-    )
+    return op.Tile(op.Slice(x, [place], [place + 1], [d]), [times if i == d else 1 for i in range(len(x.shape))])
 
 
 def _borders(rank: int, padding: Sequence[int]) -> list[tuple[int, int, int]]:
