@@ -10,6 +10,7 @@ round.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import onnx
 import onnxruntime as ort
 import torch
-from pages import measure
+from pages import flags, page, show
 from sessions import session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
@@ -130,5 +131,17 @@ def check(case: Convolution, results: list[torch.Tensor]) -> None:
         raise SystemExit(f"{case.what}: the ways lie {worst:.1e} apart")
 
 
+def main() -> None:
+    """Measures every convolution."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    title = f"Gradients of convolutions by their input, {options.threads} threads"
+    found = rows(options.threads)
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
+
+
 if __name__ == "__main__":
-    measure(__doc__ or "", "Gradients of convolutions by their input", COLUMNS, rows)
+    main()

@@ -10,12 +10,13 @@ ratios within a round.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import onnx
 import torch
-from pages import measure
+from pages import flags, page, show
 from sessions import result, session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
@@ -75,5 +76,17 @@ def error(way: partial[torch.Tensor], x: torch.Tensor, dims: Sequence[int]) -> f
     return float((way(x) - exact).abs().max() / exact.abs().max())
 
 
+def main() -> None:
+    """Measures every sum."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    title = f"Sums of many terms, {options.threads} threads"
+    found = rows(options.threads)
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
+
+
 if __name__ == "__main__":
-    measure(__doc__ or "", "Sums of many terms", COLUMNS, rows)
+    main()

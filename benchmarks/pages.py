@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,18 +49,6 @@ def show(text: str, file: Path | None) -> None:
     if file is not None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-
-
-def measure(about: str, title: str, columns: Sequence[str], rows: Callable[[int], Iterable[Sequence[str]]]) -> None:
-    """The whole of a program that makes one page with torch and ONNX Runtime, of ``rows(threads)`` alone."""
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
-    )
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    found = rows(options.threads)
-    title = f"{title}, {options.threads} threads"
-    show(page(title, about, ("torch", "onnxruntime-gpu"), columns, found), options.write)
 
 
 def flags() -> argparse.ArgumentParser:

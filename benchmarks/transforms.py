@@ -10,13 +10,14 @@ largest distance from numpy's transform in extended precision, over its largest 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 import onnx
 import torch
-from pages import measure
+from pages import flags, page, show
 from sessions import result, session
 from torch.fx.experimental.proxy_tensor import make_fx
 from turns import milliseconds, ratio, timed
@@ -84,5 +85,17 @@ def rows(threads: int) -> Iterator[list[str]]:
         ]
 
 
+def main() -> None:
+    """Measures every length."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[flags()]
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    title = f"Fourier transforms, {options.threads} threads"
+    found = rows(options.threads)
+    show(page(title, __doc__ or "", ("torch", "onnxruntime-gpu"), COLUMNS, found), options.write)
+
+
 if __name__ == "__main__":
-    measure(__doc__ or "", "Fourier transforms", COLUMNS, rows)
+    main()
