@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.complex_rules import RULES, Parts
@@ -24,6 +25,7 @@ from dort_compare.errors import one_line
 from dort_compare.lowering.lower import TRANSFORMS, is_complex
 from dort_compare.provenance import described
 from dort_compare.signature import layout_of
+from dort_compare.views import moves_nothing
 
 aten = torch.ops.aten
 
@@ -37,8 +39,23 @@ def write_out_complex(graph_module: fx.GraphModule) -> None:
         mode = detect_fake_mode([node.meta.get("val") for node in nodes])
         assert mode is not None
         with mode, torch.no_grad():
-            _WritingOut(graph_module.graph).visit_all(nodes)
+            _WritingOut(graph_module.graph, _placed(nodes)).visit_all(nodes)
         graph_module.recompile()
+
+
+def _placed(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Views of inputs of which torch reads at run time how they lie in memory, as sizes or offsets depend on data."""
+    views: set[fx.Node] = set()
+    for node in nodes:
+        if node.op == "placeholder" or (moves_nothing(node) and not views.isdisjoint(node.all_input_nodes)):
+            views.add(node)
+    read: set[fx.Node] = set()
+    for node in reversed(nodes):
+        if node.op == "output":
+            read.update(each for each in node.all_input_nodes if free_unbacked_symbols(each.meta.get("val")))
+        elif node.target is aten.sym_storage_offset.default or (node in read and node in views):
+            read.update(node.all_input_nodes)
+    return read & views
 
 
 @dataclass
@@ -52,8 +69,9 @@ class _Complex:
 class _WritingOut:
     """Goes through a graph in order, and writes calls before the node that it has come to."""
 
-    def __init__(self, graph: fx.Graph) -> None:
+    def __init__(self, graph: fx.Graph, placed: set[fx.Node]) -> None:
         self.graph = graph
+        self.placed = placed
         self.known: dict[fx.Node, _Complex] = {}
         self.shown: dict[fx.Node, Parts] = {}
         """The parts that a real tensor shows in its last dimension."""
@@ -75,6 +93,8 @@ class _WritingOut:
         if node.op in ("placeholder", "get_attr"):
             if is_complex(node):
                 self.known[node] = _Complex(node)
+        elif node in self.placed:
+            self._leave(node)
         elif (part := self._selected(node)) is not None:
             self._replace(node, part)
         elif not is_complex(node) and not any(map(is_complex, node.all_input_nodes)):

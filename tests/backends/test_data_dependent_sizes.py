@@ -164,6 +164,22 @@ def test_results_of_such_sizes_lie_in_memory_as_eagers_do(name: str) -> None:
         torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_views_of_inputs_lie_where_the_data_say(dtype: torch.dtype, dim: int) -> None:
+    """torch makes such a view anew, with the strides and the offset that it reads off the graph's result."""
+    function = lambda x, places: (*x.tensor_split(places, dim), x * 2)  # noqa: E731
+    compiled = torch.compile(function, backend="dort", fullgraph=True)
+    x = torch.randn(5, 4, 3, dtype=dtype, requires_grad=True)
+    for places in ([1, 2], [0, 3]):
+        results = [each(x, torch.tensor(places)) for each in (compiled, function)]
+        torch.testing.assert_close(*results)
+        for got, expected in zip(*results, strict=True):
+            assert got.storage_offset() == expected.storage_offset()
+        gradients = [torch.autograd.grad(each, x, list(map(torch.ones_like, each))) for each in results]
+        torch.testing.assert_close(*gradients)
+
+
 def test_a_comparison_takes_such_a_model() -> None:
     report = compare(Experts(), (torch.randn(6, 8),), backward=True)
     assert report.verdict == "agree"

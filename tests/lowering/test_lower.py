@@ -290,3 +290,10 @@ def test_a_gradient_padded_between_transposes_survives_the_optimizers(picked: tu
     pads = [node for graph in backend.graphs for node in graph.onnx_model.graph.node if node.op_type == "Pad"]
     assert pads
     assert all(len(node.input) == 3 for node in pads)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_expanded_to_nothing_survives_the_optimizers(dynamic: bool) -> None:
+    """ExpandElimination takes a dimension of 1 that becomes one of 0 for one that stays (1.31)."""
+    compiled = torch.compile(lambda x: (x * 2).expand(0, 0) + 1, backend="dort", dynamic=dynamic)
+    assert compiled(torch.empty(0, 1)).shape == (0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
 from dort_compare.lowering.ops.matrices import triangle
 from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_int64
@@ -101,16 +101,19 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
         sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
     if all(isinstance(n, int) for n in (*before, *sizes)) and before == sizes:
         return x
-    if 0 in sizes and not is_empty(x):  # ONNX Runtime's optimizer takes such an Expand for a no-op
-        x = op.Squeeze(op.Slice(op.Reshape(x, [-1]), [0], [1], [0]), [0])
-    return op.Expand(x, op.dims(sizes))
+    return broadcast_to(op, x, sizes)
+
+
+def broadcast_to(op: Builder, x: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
+    """Expands to these sizes. ONNX Runtime's optimizer takes an Expand of 1 to 0 for a no-op, unless of a scalar."""
+    return op.Expand(op.const(0, dtype_of(x)) if 0 in sizes else x, op.dims(sizes))
 
 
 @lowering(prims.broadcast_in_dim.default)
 def broadcast_in_dim(op: Builder, x: ir.Value, shape: Sequence[Dim], broadcast_dimensions: Sequence[int]) -> ir.Value:
     """broadcast_in_dim(Tensor(a) a, SymInt[] shape, int[] broadcast_dimensions) -> Tensor(a)"""
     added = [d for d in range(len(shape)) if d not in broadcast_dimensions]
-    return op.Expand(op.Unsqueeze(x, added) if added else x, op.dims(shape))
+    return broadcast_to(op, op.Unsqueeze(x, added) if added else x, shape)
 
 
 @lowering(aten.cat.default, prims.cat.default)
