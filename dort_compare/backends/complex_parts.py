@@ -18,7 +18,8 @@ from torch._guards import detect_fake_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from dort_compare.backends.calls import add_call
-from dort_compare.backends.complex_rules import RULES, Parts
+from dort_compare.backends.complex_arithmetic import Parts
+from dort_compare.backends.complex_rules import RULES
 from dort_compare.backends.plain_views import inverse
 from dort_compare.dtypes import real_dtype
 from dort_compare.errors import one_line

@@ -63,6 +63,45 @@ def inverted(x: Tensor) -> Tensor:
     return torch.istft(spectrogram(x) * 0.5, 32, 8, window=torch.hann_window(32))
 
 
+def elementary(z: Tensor) -> tuple[Tensor, ...]:
+    trigonometric = (z.sin(), z.cos(), z.tan(), z.sinh(), z.cosh(), z.tanh(), z.sigmoid())
+    return *trigonometric, z.sqrt(), z.rsqrt(), z.exp(), z.exp2(), z.log(), z.log2(), z.log10()
+
+
+def powers(z: Tensor) -> tuple[Tensor, ...]:
+    return *(z**n for n in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3, 2.5, 1 - 2j)), 2**z, (1j) ** z, (-2) ** z
+
+
+def filled(z: Tensor) -> tuple[Tensor, ...]:
+    likes = z.new_ones(2), z.new_full((2,), 2j), torch.ones_like(z), torch.full_like(z.real, 1j, dtype=z.dtype)
+    written = z.index_fill(0, INTEGERS[0], 1j), z.scatter(1, INTEGERS % 3, 2j), torch.fill(z, 3j)
+    masked = z.masked_fill(z.real > 0, torch.tensor(1j)), z.masked_fill(z.real > 0, 2)
+    return *likes, *written, *masked, torch.ones(3, dtype=z.dtype)
+
+
+def asked(z: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    truths = z.logical_not(), z.logical_and(x), x.logical_or(z), z.logical_xor(z), z.any(), z.all(1), z.any((0, 1))
+    return *truths, z.nonzero(), z.isnan(), z.isinf(), z.isfinite(), x == z, z != x, z == 1
+
+
+def rearranged(z: Tensor) -> tuple[Tensor, ...]:
+    again = z.clone()
+    again[1] = z[0]
+    return (
+        *(z.unsqueeze(1).expand(3, 2, 4), z[:, :1].squeeze(1), z.diagonal(), z.tril(), z.triu(1), z.repeat(2, 1)),
+        *(z.index_select(0, INTEGERS[0]), z.gather(1, INTEGERS % 3), z.take(INTEGERS), z[INTEGERS % 3, 1], again),
+        *(
+            z.index_put((INTEGERS[0],), z[:2], accumulate=True),
+            z.scatter_add(1, INTEGERS % 3, z[:, :2]),
+            z.flip(0),
+            z.roll(1, 0),
+        ),
+        *(z.index_add(0, INTEGERS[0], z[:2]), z.index_copy(0, INTEGERS[0], z[:2]), z.put(INTEGERS, z[:, :2])),
+        *(z.unfold(1, 2, 1), torch.diag_embed(z), z.cumsum(0), z.sum(), z.mean(1)),
+        *(F.pad(z[None], (1, 2), "reflect"), F.pad(z[None], (1, 2), "replicate"), F.unfold(z[None, None], 2)),
+    )
+
+
 INTEGERS = torch.arange(6).view(3, 2)
 CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "rotary embedding": (rotary, (real(2, 5, 3, 8), torch.polar(torch.ones(5, 4), torch.randn(5, 4)))),
@@ -122,11 +161,24 @@ CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "padded": (lambda z: F.pad(z, (1, 2)) * 1j, (cfloat(3, 4),)),
     "written": (lambda z: z.clone().mul_(2j).add_(1), (cfloat(3, 4),)),
     "constants": (lambda z: z + torch.eye(3, dtype=torch.cfloat) * 2j + torch.full((3, 3), 1 - 1j), (cfloat(3, 3),)),
+    "elementary functions": (elementary, (cfloat(3, 4),)),
+    "powers": (powers, (cfloat(3, 4),)),
+    "filled": (filled, (cfloat(3, 4),)),
+    "asked": (asked, (torch.tensor([[0, 1, 1j], [2, 0, float("nan")]]), torch.tensor([[0, 1.0, 1], [2, 3, 0]]))),
+    "rearranged": (rearranged, (cfloat(3, 4),)),
+    "spread": (lambda z: (z.var(), z.std(1), z.var(0, correction=0)), (cfloat(3, 4),)),
+    "with quotients": (
+        lambda z, w: (torch.addcmul(z, z, w, value=2j), torch.addcdiv(z, w, z, value=0.5), torch.rsub(z, w, alpha=3)),
+        (cfloat(3, 4), cfloat(3, 4)),
+    ),
     "transposed": (lambda z, w: torch.einsum("bixy,ioxy->boxy", z, w), (cfloat(2, 3, 4, 5), cfloat(3, 6, 4, 5))),
     "returned as it is transformed": (lambda x: torch.fft.fft(x, dim=1), (real(2, 6, 5),)),
     "conjugated inputs": (lambda z: torch.fft.fft(z) * z, (cfloat(3, 8).detach().conj(),)),
     "transposed inputs": (lambda z: torch.fft.fft(z) * z, (cfloat(8, 3).detach().t(),)),
 }
+
+
+APART = ("FNet", "parts", "moved", "reduced")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -146,7 +198,7 @@ def test_the_fast_backend_returns_what_eager_does(name: str) -> None:
     """A part that is returned is one of a complex tensor in eager torch, with room for the other in memory."""
     function, inputs = CASES[name]
     expected, got = function(*inputs), torch.compile(function, backend="dort")(*inputs)
-    assert_close(got, expected, check_stride=name not in ("FNet", "parts", "moved", "reduced"))
+    assert_close(got, expected, check_stride=name not in APART, equal_nan=True)
 
 
 def test_the_fast_backend_trains() -> None:
@@ -161,14 +213,14 @@ def test_the_fast_backend_trains() -> None:
 def test_what_has_no_rule_alone_runs_in_torch() -> None:
     report = compare(Of(lambda z: ((z * 2).acos() * 3).abs()), (cfloat(3, 4),), backward=True)
     assert report.verdict == "agree"
-    assert {each.target for each in report.fallbacks} == {"aten.acos.default", "aten.rsqrt.default"}
+    assert {each.target for each in report.fallbacks} == {"aten.acos.default"}
 
 
 def test_what_a_rule_refuses_alone_runs_in_torch() -> None:
     """The parts of an operand that it asked for serve what comes after."""
-    report = compare(Of(lambda z: z**3 * z), (cfloat(3, 4),), backward=True)
+    report = compare(Of(lambda z: 0**z * z), (cfloat(3, 4),))
     assert report.verdict == "agree"
-    assert {each.target for each in report.fallbacks} == {"aten.pow.Tensor_Scalar"}
+    assert {each.target for each in report.fallbacks} == {"aten.pow.Scalar"}
 
 
 def test_a_transform_with_a_large_prime_factor_alone_runs_in_torch() -> None:
