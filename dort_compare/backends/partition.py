@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from torch import fx
@@ -22,6 +23,7 @@ from dort_compare.backends.release import split_backward
 from dort_compare.cache import Store
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.log import Compilation, Piece, compiling
+from dort_compare.lowering.lower import foreign_kind
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import reason_of, survey
 from dort_compare.provenance import Phase, call_of
@@ -122,7 +124,8 @@ def _built(
     graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], release: bool
 ) -> tuple[fx.GraphModule | None, Sequence[Built]]:
     """The programs of the pieces around the calls that are ``left`` to torch, or of a graph that is to release what it
-    reads; of the whole where that is not to be cut, or where such a piece is refused."""
+    reads, or of one without what no piece can take; of the whole where that is not to be cut, or where a piece that
+    releases is refused."""
     if left:
         around = split_graph(graph_module, left)
         return around, [build(piece) for piece in pieces_of(around).values()]
@@ -133,7 +136,20 @@ def _built(
             raise
         except Exception as problem:  # noqa: BLE001  (whatever it is, the whole graph may do without)
             _LOG.debug("a backward graph is made in one piece: %s", problem)
+    if _hands_through(graph_module):
+        around = split_graph(graph_module, {})
+        return around, [build(piece) for piece in pieces_of(around).values()]
     return None, [build(graph_module)]
+
+
+def _hands_through(graph_module: fx.GraphModule) -> bool:
+    """Whether what enters no ONNX graph, as a process group or a size of a nested tensor, is there for no call."""
+    for node in graph_module.graph.nodes:
+        if node.op in ("placeholder", "get_attr") and all(user.op == "output" for user in node.users):
+            is_input = node.op == "placeholder"
+            if foreign_kind(node.meta.get("val") if is_input else attrgetter(str(node.target))(graph_module)):
+                return True
+    return False
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
 
-from dort_compare import DebugBackend
+from dort_compare import DebugBackend, debug_compiler
 from dort_compare.backends import aot
 from dort_compare.dump import files, graphs_in
 from dort_compare.errors import ExecutionError, UnsupportedGraphError
@@ -80,10 +80,40 @@ def test_what_autograd_takes_apart_runs_in_onnx_runtime(x: Tensor) -> None:
     assert len(backend.graphs) == 1
 
 
-def test_nested_tensors_run_in_torch() -> None:
-    x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
-    got = torch.compile(doubled, backend="dort")(x)
-    torch.testing.assert_close(got.values(), doubled(x).values())
+def test_nested_tensors_run_in_onnx_runtime() -> None:
+    """Their sizes are inputs of the graphs, which only hand them on."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.LayerNorm(3))
+    rows = [torch.randn(count, 2, generator=torch.Generator().manual_seed(count)) for count in (2, 3)]
+    backend = DebugBackend(fallback=False)
+    results = []
+    for call in (model, torch.compile(model, backend=backend)):
+        x = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+        y = call(x)
+        parameters = tuple(model.parameters())
+        results.append((y.values(), *torch.autograd.grad(y.values().sum(), parameters)))
+    torch.testing.assert_close(results[1], results[0])
+    assert [graph.phase for graph in backend.graphs] == ["forward", "backward"]
+
+
+@pytest.mark.parametrize("op", ["placeholder", "get_attr"])
+def test_an_object_that_a_graph_only_returns_keeps_nothing_from_onnx_runtime(op: str) -> None:
+    """As the process group that a backward graph is handed for a gradient of a distributed tensor."""
+    group, x = object(), torch.ones(3)
+    graph = fx.Graph()
+    given = graph.placeholder("x")
+    given.meta["val"] = x
+    held = graph.create_node(op, "group", (), {}, "group")
+    held.meta |= {"val": group} if op == "placeholder" else {}
+    sine = graph.call_function(torch.ops.aten.sin.default, (given,))
+    sine.meta["val"] = x
+    graph.output((sine, held))
+    arguments = [x, group] if op == "placeholder" else [x]
+    storage: Any = {}
+    compiled = debug_compiler(fx.GraphModule({"group": group}, graph), arguments, storage=storage, fallback=False)
+    got, handed = compiled(arguments)
+    torch.testing.assert_close(got, torch.ones(3).sin())
+    assert handed is group
+    assert len(storage["graphs"]) == 1
 
 
 # Inputs that are given other memory.
