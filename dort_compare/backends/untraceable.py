@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dort_compare.backends.fallback import Fallback, warn
@@ -32,13 +33,22 @@ def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle
     That is a tensor subclass that is not made of tensors which it names, or an input that is given other memory.
     """
     tensors = (argument for argument in arguments if isinstance(argument, torch.Tensor))
-    kind = next((type(t) for t in tensors if type(t) not in _PLAIN and not is_traceable_wrapper_subclass(t)), None)
+    kind = next((type(t) for t in tensors if not _is_plain(type(t)) and not is_traceable_wrapper_subclass(t)), None)
     if kind:
         reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
         return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
     if any(node.target in _GIVEN_MEMORY and node.args[0].op == "placeholder" for node in graph_module.graph.nodes):
         return Obstacle("an input is given other memory, x.data = ...", "write into it, x.copy_(...) under no_grad")
     return None
+
+
+def _is_plain(kind: type[torch.Tensor]) -> bool:
+    """Whether AOTAutograd takes tensors of a class for plain ones: up to torch 2.12 parameters of no other class than
+    torch's own, later those too of a class that changes nothing of how they compute."""
+    if kind in _PLAIN or not issubclass(kind, torch.nn.Parameter) or TorchVersion(torch.__version__) < "2.13":
+        return kind in _PLAIN
+    as_parameter = torch.nn.Parameter.__torch_function__, torch.nn.Parameter.__torch_dispatch__
+    return (kind.__torch_function__, kind.__torch_dispatch__) == as_parameter
 
 
 def fall_back(options: Options, graph_module: fx.GraphModule, obstacle: Obstacle) -> list[Fallback]:

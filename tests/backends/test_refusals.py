@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
+from torch.torch_version import TorchVersion
 
 from dort_compare import DebugBackend, debug_compiler
 from dort_compare.backends import aot
@@ -42,14 +43,18 @@ class Weight(nn.Parameter):
     """A parameter of a class of its own."""
 
 
+class NamedWeight(Named, nn.Parameter):
+    """One that looks at what it is read by, too."""
+
+
 def doubled(x: Tensor) -> Tensor:
     return (x * 2).sin()
 
 
-@pytest.mark.parametrize("kind", [Plain, Named, Weight])
+@pytest.mark.parametrize("kind", [Plain, Named, NamedWeight])
 def test_a_subclass_runs_in_torch(kind: type, caplog: pytest.LogCaptureFixture) -> None:
     backend = DebugBackend()
-    x = kind(torch.ones(3)) if kind is Weight else torch.ones(3).as_subclass(kind)
+    x = kind(torch.ones(3)) if kind is NamedWeight else torch.ones(3).as_subclass(kind)
     got = torch.compile(doubled, backend=backend)(x)
     assert type(got) is type(doubled(x))
     assert torch.equal(got, doubled(x))
@@ -58,6 +63,20 @@ def test_a_subclass_runs_in_torch(kind: type, caplog: pytest.LogCaptureFixture) 
     assert {fallback.reason for fallback in backend.fallbacks} == {reason}
     (record,) = [record for record in caplog.records if record.name == "dort_compare"]
     assert record.getMessage().startswith("inference graph: 2 of 2 nodes run in eager torch")
+
+
+@pytest.mark.skipif(TorchVersion(torch.__version__) < "2.13", reason="AOTAutograd takes none")
+def test_a_parameter_of_a_class_of_its_own_runs_in_onnx_runtime() -> None:
+    model = nn.Linear(2, 3)
+    model.weight = Weight(model.weight.data)
+    x = torch.randn(4, 2, generator=torch.Generator().manual_seed(0))
+    backend = DebugBackend(fallback=False)
+    results = []
+    for call in (model, torch.compile(model, backend=backend)):
+        y = call(x)
+        results.append((y, *torch.autograd.grad(y.sin().sum(), tuple(model.parameters()))))
+    torch.testing.assert_close(results[1], results[0])
+    assert [graph.phase for graph in backend.graphs] == ["forward", "backward"]
 
 
 def test_a_subclass_is_refused_in_one_line_where_nothing_may_fall_back() -> None:
