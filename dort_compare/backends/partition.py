@@ -124,9 +124,9 @@ def _built(
     graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], release: bool
 ) -> tuple[fx.GraphModule | None, Sequence[Built]]:
     """The programs of the pieces around the calls that are ``left`` to torch, or of a graph that is to release what it
-    reads, or of one without what no piece can take; of the whole where that is not to be cut, or where a piece that
-    releases is refused."""
-    if left:
+    reads; of the whole where that is not to be cut, or where such a piece is refused. What only hands something on that
+    no program takes is cut, too: its pieces do without."""
+    if left or _hands_through(graph_module):
         around = split_graph(graph_module, left)
         return around, [build(piece) for piece in pieces_of(around).values()]
     if release and (split := split_backward(graph_module)):
@@ -136,9 +136,6 @@ def _built(
             raise
         except Exception as problem:  # noqa: BLE001  (whatever it is, the whole graph may do without)
             _LOG.debug("a backward graph is made in one piece: %s", problem)
-    if _hands_through(graph_module):
-        around = split_graph(graph_module, {})
-        return around, [build(piece) for piece in pieces_of(around).values()]
     return None, [build(graph_module)]
 
 

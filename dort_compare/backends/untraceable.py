@@ -45,8 +45,10 @@ def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle
 def _is_plain(kind: type[torch.Tensor]) -> bool:
     """Whether AOTAutograd takes tensors of a class for plain ones: up to torch 2.12 parameters of no other class than
     torch's own, later those too of a class that changes nothing of how they compute."""
-    if kind in _PLAIN or not issubclass(kind, torch.nn.Parameter) or TorchVersion(torch.__version__) < "2.13":
-        return kind in _PLAIN
+    if kind in _PLAIN:
+        return True
+    if TorchVersion(torch.__version__) < "2.13" or not issubclass(kind, torch.nn.Parameter):
+        return False
     as_parameter = torch.nn.Parameter.__torch_function__, torch.nn.Parameter.__torch_dispatch__
     return (kind.__torch_function__, kind.__torch_dispatch__) == as_parameter
 
