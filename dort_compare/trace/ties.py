@@ -15,6 +15,8 @@ _DIM_ARGUMENT: dict[Any, int] = {
     aten.topk.default: 2,
     aten.kthvalue.default: 2,
     aten.median.dim: 1,
+    aten.nanmedian.dim: 1,
+    aten.mode.default: 1,
 }
 """Where the dimension stands among the arguments of those that return values and, second, indices."""
 

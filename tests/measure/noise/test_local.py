@@ -481,8 +481,15 @@ def of_experts(indices: Callable[[Tensor], Tensor]) -> Any:
 
 @pytest.mark.parametrize(
     "indices",
-    [torch.argsort, lambda e: e.sort(stable=False)[1], lambda e: torch.topk(e.float(), 150)[1]],
-    ids=["sort", "not stable", "topk"],
+    [
+        torch.argsort,
+        lambda e: e.sort(stable=False)[1],
+        lambda e: torch.topk(e.float(), 150)[1],
+        lambda e: e.float().where(e > 0, math.nan).view(20, 10).nanmedian(0, keepdim=True)[1],
+        lambda e: torch.full((4, 5), math.nan).where(e[:20].view(4, 5) > 4, math.nan).nanmedian(1)[1],
+        lambda e: e.mode(0, keepdim=True)[1],
+    ],
+    ids=["sort", "not stable", "topk", "nanmedian", "nanmedian of NaN", "mode"],
 )
 def test_the_order_of_equal_elements_is_open(indices):
     report = of_experts(indices)
