@@ -70,9 +70,9 @@ def local_error(
     - beyond them, where both are held against float64 on the same operands, an error of at most those roundings, more
       of them where dozens of elements make one (`growth`), and
 
-      - eight times what a rounding of each of the operands moves, for an op that combines elements and so may cancel
-        (an error that is backward stable; Higham, Accuracy and Stability of Numerical Algorithms, 1.5), or one of each
-        result on its way (`sensitivity`),
+      - what eight roundings of each of the operands move, for an op that combines elements and so may cancel (an error
+        that is backward stable; Higham, Accuracy and Stability of Numerical Algorithms, 1.5), or those of each result
+        on its way (`sensitivity`),
       - what may be lost below the smallest normal number on the way (`underflow`),
       - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands
         hold, or what adds up in half precision may lose (`of_sums_in_half`), it is torch that departs;

@@ -12,17 +12,31 @@ from torch import fx
 
 from dort_compare.dtypes import HALF, coarsest
 from dort_compare.measure.distance.metrics import deviation
+from dort_compare.measure.noise.exact import is_exact
 from dort_compare.measure.noise.floor import MANY, growth, smallest_normal
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.noise.small_parts import FAR
 from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
+from dort_compare.provenance import call_of
 from dort_compare.trace import Replay
 from dort_compare.trace.replay import Change
 
-_UNTAGGED = {torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default, *SUMS}
-"""Ops that work element by element, of which torch does not say so: casts, and ``rsub``."""
+aten, prims = torch.ops.aten, torch.ops.prims
+
+_UNTAGGED = {
+    *(aten._to_copy.default, prims.convert_element_type.default, *SUMS),
+    *(aten.floor_divide.default, aten.floor_divide.Scalar),
+    *(prims.floor.default, prims.ceil.default, prims.round.default, prims.fmod.default, prims.remainder.default),
+    *(aten.hardtanh_backward.default, aten.hardsigmoid_backward.default, aten.hardswish_backward.default),
+    *(aten.hardshrink_backward.default, aten.softshrink_backward.default, aten.leaky_relu_backward.default),
+    aten.fake_quantize_per_tensor_affine_cachemask.default,
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
+    aten.fake_quantize_per_channel_affine_cachemask.default,
+}
+"""Ops that work element by element, of which torch does not say so: casts, ``rsub``, and those that jump at a
+threshold, which all kernels take the same numbers to."""
 _ADD_IN_HALF = {
-    getattr(torch.ops.aten, name).default
+    getattr(aten, name).default
     for name in (
         *("index_put", "_unsafe_index_put", "embedding_dense_backward", "unfold_backward", "col2im"),
         *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
@@ -35,7 +49,7 @@ _ADD_IN_HALF = {
 }
 """On the CPU. index_add, scatter_add and upsampling's gradients add up in float32, and round once."""
 _SHAKEN = 8.0
-"""How much more a right kernel may err than its result moves where every operand moves by one rounding."""
+"""By how many roundings every operand moves, so that the result moves as far as a right kernel may err."""
 _BETWEEN = 2.0
 """The same of roundings that ONNX nodes do make of what they hand on."""
 _SHAKES = 8
@@ -76,28 +90,30 @@ class InFloat64:
 def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: int, samples: int = 0) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
-    Eight times a rounding to float32, in which kernels compute at least, and more where they may add up so ``many``
-    terms; where the result has a finer ``dtype`` than an operand, twice a rounding to that one's: fused attention
-    rounds its scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result
-    does that the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone
-    for one op that works element by element, and what roundings of its numbers move a sum in half precision.
+    By eight roundings to float32, in which kernels compute at least, and more where they may add up so ``many`` terms;
+    where the result has a finer ``dtype`` than an operand, by two roundings to that one's: fused attention rounds its
+    scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result does that
+    the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone for one
+    op that works element by element or chooses elements, and what roundings of its numbers move a sum in half
+    precision. All of them are made at once: at a threshold a result jumps as far by eight as by one, not eight times.
 
-    Where ONNX nodes round to a coarser dtype on their way (`Replay.between`), it is some times what such a rounding of
-    the operands moves, and of what the op goes through by its definition.
+    Where ONNX nodes round to a coarser dtype on their way (`Replay.between`), it is what some such roundings of the
+    operands move, and of what the op goes through by its definition.
 
     Each is the most of so many ``samples``, or of as many as show it for sure.
     """
     samples = samples or _samples(of, exact)
     if of.replay.between is not None:
-        return _BETWEEN * (_moved(of, exact, of.replay.between, samples) + _moved_inside(of, exact, samples))
-    inside = _SHAKEN * growth(many) * _moved_inside(of, exact, samples)
+        outside = _moved(of, exact, of.replay.between, samples, _BETWEEN)
+        return outside + _moved_inside(of, exact, samples, _BETWEEN)
+    inside = _moved_inside(of, exact, samples, _SHAKEN * growth(many))
     if _is_one_element_by_element(of):
         return inside + _furthest(exact, of.of_rounded(dtype))
-    moved = max(inside, _SHAKEN * growth(many) * _moved(of, exact, torch.float32, samples))
+    moved = max(inside, _moved(of, exact, torch.float32, samples, _SHAKEN * growth(many)))
     coarse = coarsest(of.replay.dtypes())
     if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
         return moved
-    return max(moved, 2 * _moved(of, exact, coarse, samples))
+    return max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
 
 
 def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
@@ -167,33 +183,36 @@ def of_sums_in_half(of: InFloat64, dtype: torch.dtype) -> float:
 
 
 def _is_one_element_by_element(of: InFloat64) -> bool:
-    return _works_element_by_element(of.node.target) and not of.replay.is_chain
+    return not of.replay.is_chain and (is_exact(of.node) or _works_element_by_element(call_of(of.node).target))
 
 
 def _works_element_by_element(target: object) -> bool:
     return target in _UNTAGGED or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
 
 
-def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int) -> float:
-    """How far the exact result moves where every operand does by one rounding of ``dtype``, or of its own finer one."""
-    shaken = _shaken(dtype, torch.Generator().manual_seed(0))
+def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
+    """How far the exact result moves where every operand does by so many ``roundings`` of ``dtype``, or of its own
+    finer one."""
+    shaken = _shaken(dtype, torch.Generator().manual_seed(0), roundings)
     return _furthest(exact, (of.moved(shaken) for _ in range(samples)))
 
 
-def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int) -> float:
-    """How far the exact result moves where every result that its definition goes through does by a rounding to float32,
-    or of its own finer dtype."""
+def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: float) -> float:
+    """How far the exact result moves where every result that its definition goes through does by so many ``roundings``
+    to float32, or of its own finer dtype."""
     if of.replay.is_chain:
         return 0.0
-    shaken = _shaken_inside(of)
+    shaken = _shaken_inside(of, roundings)
     return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
 
 
-def _shaken_inside(of: InFloat64) -> Change:
-    """Moves by a rounding to float32, to the finer dtype that an op computes in, or to what its nodes round to."""
+def _shaken_inside(of: InFloat64, roundings: float = 1.0) -> Change:
+    """Moves by so many roundings to float32, to the finer dtype that an op computes in, or to what its nodes round
+    to."""
     finest = torch.promote_types(coarsest(of.replay.dtypes()) or torch.float32, torch.float32)
     computed_in = of.replay.between or finest
-    return functools.partial(shake, precision=computed_in, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    return functools.partial(shake, precision=computed_in, generator=generator, roundings=roundings)
 
 
 def _samples(of: InFloat64, exact: torch.Tensor) -> int:
@@ -210,10 +229,11 @@ def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> fl
     return max((deviation(exact, r) for r in results if r is not None and r.shape == exact.shape), default=0.0)
 
 
-def _shaken(dtype: torch.dtype, generator: torch.Generator) -> Change:
-    """Moves every element up or down at random, by one rounding of ``dtype`` or of float64 where that is its own."""
+def _shaken(dtype: torch.dtype, generator: torch.Generator, roundings: float = 1.0) -> Change:
+    """Moves every element up or down at random, by so many roundings of ``dtype``, or of float64 where that is its
+    own."""
 
     def moved(value: torch.Tensor) -> torch.Tensor:
-        return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator)
+        return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator, roundings)
 
     return moved

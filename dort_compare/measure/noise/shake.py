@@ -9,11 +9,13 @@ from dort_compare.measure.noise.extremes import masks
 from dort_compare.trace.spacing import spacing
 
 
-def shake(value: torch.Tensor, precision: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """``value`` (any shape and device) in float64, each element moved up or down at random by one rounding of
+def shake(
+    value: torch.Tensor, precision: torch.dtype, generator: torch.Generator, roundings: float = 1.0
+) -> torch.Tensor:
+    """``value`` (any shape and device) in float64, each element moved up or down at random by so many ``roundings`` of
     ``precision``."""
     signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
-    return value.double() + signs * spacing(value, precision)
+    return value.double() + signs * roundings * spacing(value, precision)
 
 
 def but_for_masks(value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:

@@ -860,6 +860,33 @@ def test_numbers_at_a_threshold_do_not_hide_a_fault(name, monkeypatch):
     assert [cause.target for cause in dort_compare.compare(Of(function), (x,)).causes] == [str(target)]
 
 
+WHOLE = torch.tensor([[5.0, 3.0, 4.0, 7.0], [1.0, 1.0, 1.0, 7.0]])
+ALONE: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], float]] = {
+    "floor_divide": (lambda x: x // 2, (torch.tensor([8.0]),), 3.0),
+    "fake_quantize": (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 2.0, 0, -128, 127), (torch.tensor([5.0]),), 6.0,
+    ),
+    "mode": (lambda x: x.mode().values, (torch.tensor([[5.0, 5.0, 3.0, 4.0, 7.0, 7.0]]),), 7.0),
+    "hardtanh_backward": (lambda g, x: aten.hardtanh_backward(g, x, -1, 1), (WHOLE, torch.ones(2, 4)), 1.0),
+    "hardshrink_backward": (lambda g, x: aten.hardshrink_backward(g, x, 1.0), (WHOLE, torch.ones(2, 4)), 1.0),
+    "cdist": (lambda x, y: torch.cdist(x, y, p=0.0), (WHOLE, WHOLE.flip(0)), 7.0),
+}  # fmt: skip
+"""Functions of numbers of which all lie at a threshold, and what stands in the place of their results."""
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_numbers_at_a_threshold_do_not_hide_a_fault_of_their_own(name):
+    function, operands, wrong = ALONE[name]
+    graph = make_fx(function)(*operands)
+    *placeholders, output = (node for node in graph.graph.nodes if node.op in ("placeholder", "output"))
+    replay = Replay({node.name: value for node, value in zip(placeholders, operands, strict=True)})
+    right = graph(*operands)
+    value = torch.full_like(right, wrong)
+    found = local_error(replay, output.args[0], right, value, distance(right, value))
+    assert not found.is_noise
+    assert not found.torch_departs
+
+
 def test_whole_numbers_that_float32_does_not_hold_are_rounded():
     """A product of some 1e9, all but cancelled by a third: its roundings are what is left."""
     torch.manual_seed(0)
