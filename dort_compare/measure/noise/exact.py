@@ -12,7 +12,7 @@ from dort_compare.measure.distance.metrics import BLOCK
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.sums import SUMS, factor
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 _OTHERS = {
     *(aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar, aten.neg.default, aten.abs.default),
@@ -24,6 +24,11 @@ _OTHERS = {
     *(aten.constant_pad_nd.default, aten.slice_scatter.default, aten.select_scatter.default, aten.repeat.default),
     *(aten.scatter.src, aten.scatter.value, aten.amax.default, aten.amin.default, aten.leaky_relu.default),
     *(aten.round.default, aten.floor.default, aten.ceil.default, aten.trunc.default, aten.sign.default),
+    *(aten._to_copy.default, prims.convert_element_type.default, aten.take.default, aten.masked_select.default),
+    *(aten.unfold_copy.default, aten.slice_backward.default, aten.select_backward.default, aten.im2col.default),
+    *(aten.diag_embed.default, aten.diagonal_scatter.default, aten.diagonal_backward.default, aten.index_copy.default),
+    *(getattr(aten, f"{kind}_pad{n}d").default for kind in ("reflection", "replication") for n in (1, 2, 3)),
+    *(getattr(aten, f"upsample_nearest{n}d").default for n in (1, 2, 3)),
 }
 _CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim, aten.mode.default,
            aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim, aten.cummax.default, aten.cummin.default,

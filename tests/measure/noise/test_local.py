@@ -115,6 +115,33 @@ def test_what_a_finite_mask_fills_may_be_off_by_a_rounding_of_its_own(case):
     assert local_error(replay, node, right, other, distance(right, other)).is_noise
 
 
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "cast": lambda x: x.to(torch.bfloat16),
+    "unfolded": lambda x: aten.unfold_copy(x, 1, 4, 2),
+    "gradient of a slice": lambda x: aten.slice_backward(x, [1, 10], 1, 0, 8, 1),
+    "padded": lambda x: aten.reflection_pad1d(x, [1, 1]),
+    "resampled": lambda x: aten.upsample_nearest1d(x[None], [16]),
+}
+"""Ops that take elements as they are, or round each once."""
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_each_element_that_is_only_moved_is_held_to_its_own_size(case):
+    x = 10.0 ** -torch.arange(8.0)[None]
+    graph = make_fx(MOVES[case])(x)
+    values = {"x_1": x}
+    for node in graph.graph.find_nodes(op="call_function", target=aten.unsqueeze.default):
+        values[node.name] = x[None]
+    node = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+    right = graph(x)
+    wrong = torch.where(right.abs() < 1e-6, right * 1.3, right)
+    found = local_error(Replay(values), node, right, wrong, distance(right, wrong))
+    assert not found.is_noise
+    assert not found.torch_departs
+    other = torch.nextafter(right, 2 * right)
+    assert local_error(Replay(values), node, right, other, distance(right, other)).is_noise
+
+
 def test_a_factor_makes_two_roundings_of_a_sum():
     """What cancels is as wrong as the product is."""
     x, y = torch.tensor([1.0, 1e6]), torch.tensor([-1 / 3, 1.0])
