@@ -75,7 +75,8 @@ def local_error(
         on its way (`sensitivity`),
       - what may be lost below the smallest normal number on the way (`underflow`),
       - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands
-        hold, or what adds up in half precision may lose (`of_sums_in_half`), it is torch that departs;
+        hold, or what adds up in half precision may lose (`of_sums_in_half`), it is torch that departs, unless both
+        sides have the same: at a threshold float64 may lie on the other side than what float32 rounds;
     - of integers and booleans, what a rounding of half-precision operands decides (`is_on_the_edge`): ONNX Runtime
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
@@ -131,10 +132,11 @@ class _Sides:
         many = terms(self.replay, self.node, exact) if is_rounded else 1
         floor = rounding_of_sum(dtype, scale, many) + sensitivity(of, exact, dtype, many, samples)
         floor += growth(many) * underflow(of) if is_rounded else 0.0
+        is_same = whole.max_abs is not None and whole.max_abs <= floor
         torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_sums_in_half(of, dtype))
-        torch_departs = torch_error > torch_may
+        torch_departs = torch_error > torch_may and not is_same
         floor += 2 * min(torch_error, torch_may)
-        is_right = onnx_error <= floor
+        is_right = is_same or onnx_error <= floor
         floor = torch_may if is_right and torch_departs else floor
         return LocalError(whole, floor, is_right and not torch_departs, torch_departs, torch_error, onnx_error)
 

@@ -859,6 +859,15 @@ def test_reflected_pixels_do_not_hide_a_fault(align_corners, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("seed", [8, 21])
+def test_torch_does_not_depart_where_onnx_has_the_same(seed):
+    """1 + 1e-7 is rounded: torch's kernel and ours take the pixel in the middle, float64 one beside it."""
+    torch.manual_seed(seed)
+    operands = torch.randn(1, 2, 5, 5, 5).requires_grad_(), (torch.randn(1, 3, 3, 3, 3) * 1e-7).requires_grad_()
+    sampled = Of(lambda x, at: F.grid_sample(x, at, align_corners=True))
+    assert dort_compare.compare(sampled, operands, backward=True).verdict == "agree"
+
+
 AT_THRESHOLDS: dict[str, tuple[Any, Callable[[Tensor], Tensor]]] = {
     "floor_divide": (aten.floor_divide.default, lambda x: x // 2),
     "fake_quantize": (
