@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -95,7 +95,7 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result does that
     the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone for one
     op that works element by element or chooses elements, and what roundings of its numbers move a sum in half
-    precision. All of them are made at once: at a threshold a result jumps as far by eight as by one, not eight times.
+    precision. At a threshold a result jumps as far by eight as by one, not eight times (`_at_once_or_one`).
 
     Where ONNX nodes round to a coarser dtype on their way (`Replay.between`), it is what some such roundings of the
     operands move, and of what the op goes through by its definition.
@@ -193,8 +193,12 @@ def _works_element_by_element(target: object) -> bool:
 def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
     """How far the exact result moves where every operand does by so many ``roundings`` of ``dtype``, or of its own
     finer one."""
-    shaken = _shaken(dtype, torch.Generator().manual_seed(0), roundings)
-    return _furthest(exact, (of.moved(shaken) for _ in range(samples)))
+
+    def furthest(roundings: float) -> float:
+        shaken = _shaken(dtype, torch.Generator().manual_seed(0), roundings)
+        return _furthest(exact, (of.moved(shaken) for _ in range(samples)))
+
+    return _at_once_or_one(furthest, roundings)
 
 
 def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: float) -> float:
@@ -202,8 +206,19 @@ def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: f
     to float32, or of its own finer dtype."""
     if of.replay.is_chain:
         return 0.0
-    shaken = _shaken_inside(of, roundings)
-    return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
+
+    def furthest(roundings: float) -> float:
+        shaken = _shaken_inside(of, roundings)
+        return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
+
+    return _at_once_or_one(furthest, roundings)
+
+
+def _at_once_or_one(furthest: Callable[[float], float], roundings: float) -> float:
+    """How far a result moves by so many roundings at once, or so many times as far as by one, whichever is less: over
+    a threshold one jump is all there is, and next to a singular matrix many at once are out of proportion."""
+    at_once = furthest(roundings)
+    return min(at_once, roundings * furthest(1.0)) if at_once else 0.0
 
 
 def _shaken_inside(of: InFloat64, roundings: float = 1.0) -> Change:

@@ -923,6 +923,17 @@ def test_numbers_at_a_threshold_do_not_hide_a_fault_of_their_own(name):
     assert not found.torch_departs
 
 
+@pytest.mark.parametrize("steps", [17, 33])
+def test_a_matrix_that_many_roundings_make_singular_hides_no_fault(steps):
+    """Eight roundings at once lead next to a singular matrix, to solutions out of all proportion."""
+    a, b = torch.tensor([[1.0, 1.0], [1.0, 1.0 + steps * 2.0**-23]]), torch.tensor([1.0, 2.0])
+    graph = make_fx(lambda a, b: aten._linalg_solve_ex(a, b)[0])(a, b)
+    (output,) = graph.graph.find_nodes(op="output")
+    right = graph(a, b)
+    found = local_error(Replay({"a_1": a, "b_1": b}), output.args[0], right, 6 * right, distance(right, 6 * right))
+    assert not found.is_noise
+
+
 def test_whole_numbers_that_float32_does_not_hold_are_rounded():
     """A product of some 1e9, all but cancelled by a third: its roundings are what is left."""
     torch.manual_seed(0)
