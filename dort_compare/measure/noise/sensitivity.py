@@ -91,11 +91,11 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
     By eight roundings to float32, in which kernels compute at least, and more where they may add up so ``many`` terms;
-    where the result has a finer ``dtype`` than an operand, by two roundings to that one's: fused attention rounds its
-    scores. So does every chain of ops that torch rounds in between. And by how far it moves as each result does that
-    the op goes through by its definition, and that may cancel: 1 - y * y, in the gradient of tanh; that alone for one
-    op that works element by element or chooses elements, and what roundings of its numbers move a sum in half
-    precision. At a threshold a result jumps as far by eight as by one, not eight times (`_at_once_or_one`).
+    of a chain of ops, which torch rounds in between, by two roundings to their half-precision dtype. And by how far it
+    moves as each result does that the op goes through by its definition, and that may cancel: 1 - y * y, in the
+    gradient of tanh; that alone for one op that works element by element or chooses elements, and what roundings of its
+    numbers move a sum in half precision. At a threshold a result jumps as far by eight as by one, not eight times
+    (`_at_once_or_one`).
 
     Where ONNX nodes round to a coarser dtype on their way (`Replay.between`), it is what some such roundings of the
     operands move, and of what the op goes through by its definition.
@@ -110,10 +110,8 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     if _is_one_element_by_element(of):
         return inside + _furthest(exact, of.of_rounded(dtype))
     moved = max(inside, _moved(of, exact, torch.float32, samples, _SHAKEN * growth(many)))
-    coarse = coarsest(of.replay.dtypes())
-    if coarse is None or (torch.finfo(coarse).eps <= torch.finfo(dtype).eps and not of.replay.is_chain):
-        return moved
-    return max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
+    coarse = coarsest(of.replay.dtypes()) if of.replay.is_chain else None
+    return moved if coarse is None else max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
 
 
 def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
