@@ -15,7 +15,7 @@ from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
-from dort_compare.trace.ties import in_reverse, is_unsorted, sorted_dim
+from dort_compare.trace.ties import in_order, is_unsorted, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import moves_nothing
 
@@ -42,8 +42,8 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     inexact, but for integers. An op that combines elements in float32 or float64 moves by up to eight roundings, for
     other kernels add up in another order; its operands move by one first, for what is left where terms cancel is as
     coarse as they are. Those of a gradient, which often nearly cancels, move only where less than a digit of it is
-    left, as of that of attention to one token. Sorts meet equal elements in reverse, and what is chosen unsorted
-    comes in an order by chance. An op that works element by element rounds what its definition goes through, too: 1 +
+    left, as of that of attention to one token. Sorts meet equal elements in an order by chance, and what is chosen
+    unsorted comes in one. An op that works element by element rounds what its definition goes through, too: 1 +
     tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
@@ -90,7 +90,7 @@ class _Shaken(Watched):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         dim = sorted_dim(self.node)
         if dim is not None:
-            found = in_reverse(target, dim, args, kwargs)
+            found = in_order(self._order(args[0], dim), target, dim, args, kwargs)
             return self._in_any_order(found, dim) if is_unsorted(self.node) else found
         if not _rounds(self.node):
             return super().call_function(target, args, kwargs)
@@ -106,6 +106,11 @@ class _Shaken(Watched):
         values = again(target, args, kwargs, values, traced, held)
         moved = [self._rounded(*each, width) for each in zip(values, traced, held, strict=True)]
         return pytree.tree_unflatten(moved, form)
+
+    def _order(self, x: torch.Tensor, dim: int) -> torch.Tensor:
+        """One by chance, in which the elements along a dimension are met."""
+        length = x.shape[dim] if x.ndim else 1
+        return torch.randperm(length, generator=self.chance.generator, device="cpu").to(x.device)
 
     def _in_any_order(self, found: tuple[torch.Tensor, ...], dim: int) -> tuple[torch.Tensor, ...]:
         """What was chosen unsorted, in an order by chance."""

@@ -49,8 +49,12 @@ def keeps_dim(node: fx.Node) -> bool:
     return node.target in (aten.sort.default, aten.sort.stable, aten.topk.default)
 
 
-def in_reverse(target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """``target(*args, **kwargs)`` as right as ever, equal elements met in reverse order."""
+def in_order(
+    order: torch.Tensor, target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """``target(*args, **kwargs)`` as right as ever, with elements along ``dim`` met in an ``order``, a permutation."""
     x = args[0]
-    values, indices = target(x.flip(dim) if x.ndim else x, *args[1:], **kwargs)
-    return values, (x.shape[dim] - 1 - indices if x.ndim else indices)
+    if not x.ndim:
+        return tuple(target(*args, **kwargs))
+    values, indices = target(x.index_select(dim, order), *args[1:], **kwargs)
+    return values, order[indices]

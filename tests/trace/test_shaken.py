@@ -205,7 +205,7 @@ SORTS: list[Callable[[Tensor], Any]] = [
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_sorts_meet_equal_elements_in_reverse(graphs_of: GraphsOf, sort: Callable[[Tensor], Any]) -> None:
+def test_sorts_meet_equal_elements_in_an_order_by_chance(graphs_of: GraphsOf, sort: Callable[[Tensor], Any]) -> None:
     x = torch.randint(0, 3, (40, 40), generator=torch.Generator().manual_seed(0)).float()
     (graph,) = graphs_of(lambda x: torch.stack([part.double() for part in sort(x)]), x)
     dim = 1 if "topk" in graph.graph_module.code else 0

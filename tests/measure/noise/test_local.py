@@ -522,6 +522,18 @@ def test_the_order_of_equal_elements_is_open(indices):
     assert not [row for row in report.rows if row.status == "diverges"], str(report)
 
 
+@pytest.mark.parametrize(
+    "indices",
+    [lambda e: e.kthvalue(3).indices, lambda e: (e + math.nan).nanmedian(0).indices, lambda e: e.median(0).indices],
+    ids=["kthvalue", "nanmedian of NaN", "median"],
+)
+def test_a_model_may_return_any_of_equal_elements(indices):
+    """In reverse that in the middle stays where it is."""
+    torch.manual_seed(0)
+    for count in (5, 200):
+        assert dort_compare.compare(Of(indices), (torch.randint(4, (count,)).float(),)).verdict == "agree"
+
+
 UNSORTED = [(8, 3), (64, 8), (300, 100)]
 
 
