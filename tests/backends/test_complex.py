@@ -261,6 +261,20 @@ def test_quotients_and_magnitudes_stay_in_range(scale: float, dtype: torch.dtype
     assert_close(torch.compile(function, backend="dort", options={"fallback": False})(z, w), function(z, w))
 
 
+def test_logarithms_keep_their_digits_about_1() -> None:
+    z = 1 + torch.randn(50, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)) * 1e-4
+    got = torch.compile(lambda z: (z.log(), z.log2(), z.log10()), backend="dort", options={"fallback": False})(z)
+    for result, function in zip(got, (torch.log, torch.log2, torch.log10), strict=True):
+        exact = function(z.to(torch.complex128))
+        assert ((result - exact).abs() <= 1e-6 * exact.abs()).all()
+
+
+def test_roots_of_what_is_real_are_on_eagers_side() -> None:
+    z = torch.tensor([complex(a, b) for a in (4.0, -4.0, 0.0) for b in (0.0, -0.0)], dtype=torch.complex64)
+    got = torch.compile(torch.sqrt, backend="dort", options={"fallback": False})(z)
+    assert_close(torch.view_as_real(got), torch.view_as_real(z.sqrt()))
+
+
 def test_a_transform_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     right = registry.registered()[aten._fft_r2c.default]
 
