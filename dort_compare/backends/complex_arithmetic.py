@@ -44,24 +44,28 @@ def are_alike(x: fx.Node, other: fx.Node) -> bool:
     return ours == theirs
 
 
-# Of real operands, of which at most one is a number.
+# Of real operands, of which at most one is a number, but for products.
 
 
 def times(write: Write, x: Any, other: Any) -> Any:
     """x y"""
-    return write(aten.mul.Tensor, x, other) if isinstance(x, fx.Node) else write(aten.mul.Tensor, other, x)
+    if isinstance(x, fx.Node):
+        return write(aten.mul.Tensor, x, other)
+    return write(aten.mul.Tensor, other, x) if isinstance(other, fx.Node) else x * other
 
 
 def plus(write: Write, x: Any, other: Any) -> Any:
-    """x + y"""
-    return write(aten.add.Tensor, x, other) if isinstance(x, fx.Node) else write(aten.add.Tensor, other, x)
+    """x + y. -0 + 0 is 0, but ONNX Runtime takes sums with 0 out of a graph: x + 0 is 0 - -x."""
+    if not isinstance(x, fx.Node):
+        x, other = other, x
+    if not isinstance(other, fx.Node) and other == 0:
+        return minus(write, other, write(aten.neg.default, x))
+    return write(aten.add.Tensor, x, other)
 
 
 def minus(write: Write, x: Any, other: Any) -> Any:
     """x - y"""
-    if isinstance(x, fx.Node):
-        return write(aten.sub.Tensor, x, other)
-    return write(aten.add.Tensor, write(aten.neg.default, other), x)
+    return write(aten.sub.Tensor, x, other) if isinstance(x, fx.Node) else write(aten.rsub.Scalar, other, x)
 
 
 # Of operands one of which at least is complex.
@@ -82,8 +86,11 @@ def add(write: Write, x: Any, other: Any, *, alpha: Any = 1) -> Parts:
 
 
 def sub(write: Write, x: Any, other: Any, *, alpha: Any = 1) -> Parts:
-    """x - alpha y"""
-    return _sum(write, x, scaled(write, other, alpha), minus)
+    """x - alpha y. To x, torch adds -y, of which a real one has no -0 for the imaginary part."""
+    subtrahend = scaled(write, other, alpha)
+    if parts_of(subtrahend) is None:
+        return _sum(write, x, scaled(write, subtrahend, -1), plus)
+    return _sum(write, x, subtrahend, minus)
 
 
 def rsub(write: Write, x: Any, other: Any, alpha: Any = 1) -> Parts:
@@ -92,21 +99,16 @@ def rsub(write: Write, x: Any, other: Any, alpha: Any = 1) -> Parts:
 
 
 def _sum(write: Write, x: Any, other: Any, combine: Callable[..., Any]) -> Parts:
-    ours, theirs = _summand(write, x, other), _summand(write, other, x)
-    if ours is None:
-        assert theirs is not None
-        imag = theirs.imag if combine is plus else write(aten.neg.default, theirs.imag)
-        return Parts(combine(write, x, theirs.real), imag)
-    if theirs is None:
-        return Parts(combine(write, ours.real, other), ours.imag)
-    return Parts(*(combine(write, a, b) for a, b in zip(ours, theirs, strict=True)))
+    """Parts by parts, also where one is 0: -0 + 0 is 0, and which of them it is decides on the side of a branch cut."""
+    pairs = zip(_summand(write, x, other), _summand(write, other, x), strict=True)
+    return Parts(*(combine(write, *pair) for pair in pairs))
 
 
-def _summand(write: Write, x: Any, other: Any) -> Parts | None:
-    """The parts of an operand; None of a real one that leaves the imaginary part of the ``other`` as it is."""
+def _summand(write: Write, x: Any, other: Any) -> Parts:
+    """The parts of an operand; of a real one the second is 0, or zeros where it gives the result its shape."""
     is_tensor = isinstance(x, fx.Node) and isinstance(x.meta["val"], torch.Tensor)
-    widens = is_tensor and isinstance(other, Parts) and not are_alike(x, other.real)
-    return as_parts(write, x) if widens else parts_of(x)
+    widens = is_tensor and not (isinstance(other, Parts) and are_alike(x, other.real))
+    return as_parts(write, x) if widens else number(x)
 
 
 def mul(write: Write, x: Any, other: Any) -> Parts:
@@ -115,13 +117,10 @@ def mul(write: Write, x: Any, other: Any) -> Parts:
 
 
 def product(write: Write, x: Any, other: Any, times: Callable[..., Any]) -> Parts:
-    """A product of any kind, as of matrices, that ``times`` makes of real operands."""
-    ours, theirs = parts_of(x), parts_of(other)
-    if ours is None:
-        assert theirs is not None
-        return Parts(*(times(write, x, part) for part in theirs))
-    if theirs is None:
-        return Parts(*(times(write, part, other) for part in ours))
+    """A product of any kind, as of matrices, that ``times`` makes of real operands. What is real is multiplied by as a
+    number a + 0i, as in torch: 0 times infinity is NaN, and 0 b + 0 is 0 where b is negative.
+    """
+    ours, theirs = number(x), number(other)
     real = minus(write, times(write, ours.real, theirs.real), times(write, ours.imag, theirs.imag))
     imag = plus(write, times(write, ours.real, theirs.imag), times(write, ours.imag, theirs.real))
     return Parts(real, imag)

@@ -21,7 +21,6 @@ from dort_compare.backends.complex_arithmetic import (
     neg,
     plus,
     reciprocal,
-    scaled,
     sub,
     times,
 )
@@ -52,12 +51,12 @@ def log(write: Write, x: Parts) -> Parts:
 
 def log2(write: Write, x: Parts) -> Parts:
     """log x / log 2"""
-    return mul(write, log(write, x), 1 / math.log(2))
+    return _stretched(write, log(write, x), 1 / math.log(2))
 
 
 def log10(write: Write, x: Parts) -> Parts:
     """log x / log 10"""
-    return mul(write, log(write, x), 1 / math.log(10))
+    return _stretched(write, log(write, x), 1 / math.log(10))
 
 
 def sqrt(write: Write, x: Parts) -> Parts:
@@ -81,9 +80,9 @@ def rsqrt(write: Write, x: Parts) -> Parts:
 
 def power(write: Write, x: Parts, exponent: Any) -> Parts:
     """x^y of a number y: exp(y log x), but for roots and small powers, as in torch."""
-    if exponent not in _POWERS:
-        return exp(write, scaled(write, log(write, x), exponent))
-    return _POWERS[exponent](write, x)
+    if exponent in _POWERS:
+        return _POWERS[exponent](write, x)
+    return exp(write, _stretched(write, log(write, x), exponent))
 
 
 def power_of_number(write: Write, base: Any, exponent: Parts) -> Parts:
@@ -91,7 +90,7 @@ def power_of_number(write: Write, base: Any, exponent: Parts) -> Parts:
     if base == 0:
         raise NotImplementedError("a power of 0")
     factor = cmath.log(base)
-    return exp(write, scaled(write, exponent, factor if factor.imag else factor.real))
+    return exp(write, _stretched(write, exponent, factor if factor.imag else factor.real))
 
 
 def exp2(write: Write, x: Parts) -> Parts:
@@ -158,6 +157,13 @@ def sigmoid(write: Write, x: Parts) -> Parts:
 def sigmoid_backward(write: Write, grad: Any, result: Parts) -> Parts:
     """grad times the conjugate of y (1 - y)"""
     return mul(write, grad, conj(write, mul(write, result, sub(write, 1, result))))
+
+
+def _stretched(write: Write, x: Parts, factor: Any) -> Parts:
+    """x times a number, of which a real one makes no NaN of what is infinite, as the logarithm of 0."""
+    if isinstance(factor, complex):
+        return mul(write, x, factor)
+    return Parts(*(times(write, part, factor) for part in x))
 
 
 def _square(write: Write, x: Parts) -> Parts:

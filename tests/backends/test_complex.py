@@ -201,6 +201,20 @@ def test_the_fast_backend_returns_what_eager_does(name: str) -> None:
     assert_close(got, expected, check_stride=name not in APART, equal_nan=True)
 
 
+def test_the_sides_of_a_branch_cut_are_those_of_torch() -> None:
+    """Which 0 the imaginary part is decides, and what a real operand, as a + 0i, makes of it."""
+
+    def sides(z: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        sums = z + x, z - x, x - z, z + 1, z - 9, 1 - z, z[:, None] + x, x + 1j, x - 0j
+        return tuple(each.sqrt() for each in (*sums, z * -1, z * x, x[:, None] * z, x * (1 + 0j)))
+
+    z = torch.complex(torch.tensor([4.0, -4, 4, -4, 0]), torch.tensor([0.0, 0, -0.0, -0.0, 1]))
+    x = torch.tensor([1.0, -1, 5, 3, 0.5])
+    for inputs in ((z, x), (z[:1], x), (z[2:3], x[:1])):
+        got = torch.compile(sides, backend="dort", options={"fallback": False}, dynamic=False)(*inputs)
+        assert_close(got, sides(*inputs))
+
+
 def test_the_fast_backend_trains() -> None:
     torch.manual_seed(0)
     x, weight = real(2, 3, 12, 12), cfloat(3, 3, 4, 4)
