@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.complex_arithmetic import Parts
-from dort_compare.backends.complex_rules import RULES
+from dort_compare.backends.complex_rules import ARITHMETIC, RULES
 from dort_compare.backends.plain_views import inverse
 from dort_compare.dtypes import real_dtype
 from dort_compare.errors import one_line
@@ -160,7 +160,12 @@ class _WritingOut:
         return Parts(*(self._fitting(part, node) for part in result))
 
     def _given(self, operand: fx.Node) -> Any:
-        return self._parts(operand) if is_complex(operand) else operand
+        """An operand, or its parts; of arithmetic, as in torch, in the dtype of the result."""
+        is_widened = self.node.target in ARITHMETIC and isinstance(operand.meta["val"], torch.Tensor)
+        if not is_complex(operand):
+            return self._fitting(operand, self.node) if is_widened else operand
+        parts = self._parts(operand)
+        return Parts(*(self._fitting(part, self.node) for part in parts)) if is_widened else parts
 
     def _fitting(self, part: fx.Node, node: fx.Node) -> fx.Node:
         """A part in the dtype that torch traced for the whole; each of several results has it."""

@@ -197,7 +197,19 @@ _EACH = (
     *(aten.replication_pad1d_backward.default, aten.replication_pad2d_backward.default),
 )
 
+ARITHMETIC: dict[Any, Rule] = {
+    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), arithmetic.add),
+    **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), arithmetic.sub),
+    **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), arithmetic.rsub),
+    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), arithmetic.mul),
+    **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), arithmetic.div),
+    aten.addcmul.default: arithmetic.addcmul,
+    aten.addcdiv.default: arithmetic.addcdiv,
+}
+"""Those whose operands may be of several dtypes, and are computed with in that of the result."""
+
 RULES: dict[Any, Rule] = {
+    **ARITHMETIC,
     **{target: _each(target) for target in _EACH},
     **{
         target: _filled(target)
@@ -230,13 +242,6 @@ RULES: dict[Any, Rule] = {
     aten.masked_fill.Tensor: _masked_fill,
     aten._to_copy.default: _to_copy,
     aten.complex.default: _complex,
-    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), arithmetic.add),
-    **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), arithmetic.sub),
-    **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), arithmetic.rsub),
-    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), arithmetic.mul),
-    **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), arithmetic.div),
-    aten.addcmul.default: arithmetic.addcmul,
-    aten.addcdiv.default: arithmetic.addcdiv,
     **{target: _matrices(target) for target in (aten.mm.default, aten.bmm.default)},
     aten.addmm.default: _addmm,
     aten.reciprocal.default: arithmetic.reciprocal,

@@ -215,6 +215,15 @@ def test_the_sides_of_a_branch_cut_are_those_of_torch() -> None:
         assert_close(got, sides(*inputs))
 
 
+def test_operands_are_computed_with_in_the_dtype_of_the_result() -> None:
+    def mixed(z: Tensor, w: Tensor, n: Tensor) -> tuple[Tensor, ...]:
+        sums = z.add(w, alpha=3), z.sub(w, alpha=0.1), torch.rsub(w, z, alpha=3), z.add(n, alpha=0.1)
+        return *sums, z / w, w / z, w / z.real, torch.addcmul(z, w, w, value=3)
+
+    inputs = torch.randn(3, 4, dtype=torch.cdouble), cfloat(3, 4), INTEGERS.repeat(1, 2) + 1
+    assert_close(torch.compile(mixed, backend="dort")(*inputs), mixed(*inputs), rtol=1e-12, atol=1e-12)
+
+
 def test_the_fast_backend_trains() -> None:
     torch.manual_seed(0)
     x, weight = real(2, 3, 12, 12), cfloat(3, 3, 4, 4)
