@@ -106,8 +106,10 @@ def _where(write: Write, condition: Any, x: Any, other: Any) -> Parts:
 
 
 def _written(target: Any) -> Rule:
-    def rule(write: Write, x: Any, source: Any, *args: Any, **options: Any) -> Parts:
-        pairs = zip(as_parts(write, x), as_parts(write, source), strict=True)
+    def rule(write: Write, x: Any, source: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Parts):
+            return write(target, x, _to_copy(write, source, dtype=x.meta["val"].dtype), *args, **options)
+        pairs = zip(x, as_parts(write, source), strict=True)
         return Parts(*(write(target, *pair, *args, **options) for pair in pairs))
 
     return rule

@@ -224,6 +224,15 @@ def test_operands_are_computed_with_in_the_dtype_of_the_result() -> None:
     assert_close(torch.compile(mixed, backend="dort")(*inputs), mixed(*inputs), rtol=1e-12, atol=1e-12)
 
 
+def test_what_is_written_to_booleans_is_whether_it_is_0() -> None:
+    def written(z: Tensor) -> tuple[Tensor, ...]:
+        truths, numbers = torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 3)
+        return truths.copy_(z), truths.new_zeros(3).copy_(z[0]), numbers.copy_(z)
+
+    z = torch.tensor([[0j, 1j, 1], [2j, 0, 1j]])
+    assert_close(torch.compile(written, backend="dort")(z), written(z))
+
+
 def test_the_fast_backend_trains() -> None:
     torch.manual_seed(0)
     x, weight = real(2, 3, 12, 12), cfloat(3, 3, 4, 4)
