@@ -142,7 +142,7 @@ def div(write: Write, x: Any, other: Any) -> Parts:
 
 def reciprocal(write: Write, x: Parts) -> Parts:
     """1 / x"""
-    return div(write, Parts(write(aten.ones_like.default, x.real), write(aten.zeros_like.default, x.real)), x)
+    return div(write, 1, x)
 
 
 def addcmul(write: Write, x: Any, one: Any, other: Any, *, value: Any = 1) -> Parts:

@@ -14,6 +14,7 @@ from dort_compare.backends.complex_arithmetic import (
     Write,
     add,
     angle,
+    as_parts,
     conj,
     magnitude,
     minus,
@@ -175,7 +176,7 @@ def _cube(write: Write, x: Parts) -> Parts:
 
 
 def _one(write: Write, x: Parts) -> Parts:
-    return Parts(write(aten.ones_like.default, x.real), write(aten.zeros_like.default, x.real))
+    return as_parts(write, write(aten.ones_like.default, x.real))
 
 
 _POWERS: dict[Any, Any] = {

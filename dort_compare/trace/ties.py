@@ -53,8 +53,5 @@ def in_order(
     order: torch.Tensor, target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """``target(*args, **kwargs)`` as right as ever, with elements along ``dim`` met in an ``order``, a permutation."""
-    x = args[0]
-    if not x.ndim:
-        return tuple(target(*args, **kwargs))
-    values, indices = target(x.index_select(dim, order), *args[1:], **kwargs)
+    values, indices = target(args[0].index_select(dim, order), *args[1:], **kwargs)
     return values, order[indices]

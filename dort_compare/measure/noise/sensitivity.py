@@ -24,7 +24,7 @@ from dort_compare.trace.replay import Change
 aten, prims = torch.ops.aten, torch.ops.prims
 
 _UNTAGGED = {
-    *(aten._to_copy.default, prims.convert_element_type.default, *SUMS),
+    *SUMS,
     *(aten.floor_divide.default, aten.floor_divide.Scalar),
     *(prims.floor.default, prims.ceil.default, prims.round.default, prims.fmod.default, prims.remainder.default),
     *(aten.hardtanh_backward.default, aten.hardsigmoid_backward.default, aten.hardswish_backward.default),
@@ -33,8 +33,8 @@ _UNTAGGED = {
     aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
     aten.fake_quantize_per_channel_affine_cachemask.default,
 }
-"""Ops that work element by element, of which torch does not say so: casts, ``rsub``, and those that jump at a
-threshold, which all kernels take the same numbers to."""
+"""Ops that work element by element, of which torch does not say so: ``rsub``, and those that jump at a threshold, which
+all kernels take the same numbers to."""
 _ADD_IN_HALF = {
     getattr(aten, name).default
     for name in (
@@ -51,7 +51,7 @@ _ADD_IN_HALF = {
 _SHAKEN = 8.0
 """By how many roundings every operand moves, so that the result moves as far as a right kernel may err."""
 _BETWEEN = 2.0
-"""The same of roundings that ONNX nodes do make of what they hand on."""
+"""The same of roundings of what is handed on, which ONNX nodes do make, or the ops of a chain in torch."""
 _SHAKES = 8
 """How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 
@@ -127,7 +127,7 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
         return None
     coarse = of.replay.between or coarsest(of.replay.dtypes()) or torch.float32
     is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain or of.replay.between is not None
-    outside = _shaken(coarse if is_coarse else torch.float32, torch.Generator().manual_seed(0))
+    outside = _shaken(coarse if is_coarse else torch.float32)
     inside = _shaken_inside(of)
     moved = torch.zeros_like(exact)
     for _ in range(2 * _SHAKES):
@@ -181,22 +181,15 @@ def of_sums_in_half(of: InFloat64, dtype: torch.dtype) -> float:
 
 
 def _is_one_element_by_element(of: InFloat64) -> bool:
-    return not of.replay.is_chain and (is_exact(of.node) or _works_element_by_element(call_of(of.node).target))
-
-
-def _works_element_by_element(target: object) -> bool:
-    return target in _UNTAGGED or (isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags)
+    target = call_of(of.node).target
+    is_pointwise = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
+    return not of.replay.is_chain and (is_pointwise or target in _UNTAGGED or is_exact(of.node))
 
 
 def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
     """How far the exact result moves where every operand does by so many ``roundings`` of ``dtype``, or of its own
     finer one."""
-
-    def furthest(roundings: float) -> float:
-        shaken = _shaken(dtype, torch.Generator().manual_seed(0), roundings)
-        return _furthest(exact, (of.moved(shaken) for _ in range(samples)))
-
-    return _at_once_or_one(furthest, roundings)
+    return _at_once_or_one(functools.partial(_shaken, dtype), of.moved, exact, samples, roundings)
 
 
 def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: float) -> float:
@@ -204,17 +197,23 @@ def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: f
     to float32, or of its own finer dtype."""
     if of.replay.is_chain:
         return 0.0
-
-    def furthest(roundings: float) -> float:
-        shaken = _shaken_inside(of, roundings)
-        return _furthest(exact, (of.moved_inside(shaken) for _ in range(samples)))
-
-    return _at_once_or_one(furthest, roundings)
+    return _at_once_or_one(functools.partial(_shaken_inside, of), of.moved_inside, exact, samples, roundings)
 
 
-def _at_once_or_one(furthest: Callable[[float], float], roundings: float) -> float:
+def _at_once_or_one(
+    shaken: Callable[[float], Change],
+    move: Callable[[Change], torch.Tensor | None],
+    exact: torch.Tensor,
+    samples: int,
+    roundings: float,
+) -> float:
     """How far a result moves by so many roundings at once, or so many times as far as by one, whichever is less: over
     a threshold one jump is all there is, and next to a singular matrix many at once are out of proportion."""
+
+    def furthest(roundings: float) -> float:
+        change = shaken(roundings)
+        return _furthest(exact, (move(change) for _ in range(samples)))
+
     at_once = furthest(roundings)
     return min(at_once, roundings * furthest(1.0)) if at_once else 0.0
 
@@ -242,9 +241,10 @@ def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> fl
     return max((deviation(exact, r) for r in results if r is not None and r.shape == exact.shape), default=0.0)
 
 
-def _shaken(dtype: torch.dtype, generator: torch.Generator, roundings: float = 1.0) -> Change:
+def _shaken(dtype: torch.dtype, roundings: float = 1.0) -> Change:
     """Moves every element up or down at random, by so many roundings of ``dtype``, or of float64 where that is its
     own."""
+    generator = torch.Generator().manual_seed(0)
 
     def moved(value: torch.Tensor) -> torch.Tensor:
         return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator, roundings)
