@@ -1055,6 +1055,46 @@ def test_what_is_quantized_to_either_kind_of_byte_agrees(swapped: bool) -> None:
     assert found.findings.causes[0].row.pair.second in {"y", "s2"}, str(found)
 
 
+TO_LEVELS = {
+    "to even": "d = Div(x, s)\n r = Round(d)\n y = Mul(r, s)",
+    "up": "d = Div(x, s)\n a = Add(d, half)\n r = Floor(a)\n y = Mul(r, s)",
+}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("steps", TO_LEVELS.values(), ids=TO_LEVELS)
+@pytest.mark.parametrize("off", [0, 1, 3])
+def test_what_lies_at_a_threshold_excuses_no_other_element(off: int, steps: str, swapped: bool) -> None:
+    """Every second number lies between two levels, and may be rounded to either; no level is off by more than that."""
+    bytes_between = "q = QuantizeLinear(x, s, z)\n y = DequantizeLinear(q, s, off)"
+    texts = (f"agraph (float[8, 8] x) => (float[8, 8] y) {{ {each} }}" for each in (bytes_between, steps))
+    constants = {"s": np.float32(1), "z": np.int8(0), "off": np.int8(off), "half": np.float32(0.5)}
+    both = [model(text, **constants) for text in texts]
+    levels = torch.from_numpy(np.random.default_rng(0).integers(-60, 60, (8, 8)).astype(np.float32))
+    found = diff(*(reversed(both) if swapped else both), inputs={"x": levels / 2})
+    assert found.verdict == ("diverge" if off else "agree"), str(found)
+
+
+@pytest.mark.parametrize("place", range(0, 64, 8))
+def test_a_lone_element_at_a_threshold_may_lie_on_either_side(place: int) -> None:
+    bytes_between = "q = QuantizeLinear(x, s, z)\n y = DequantizeLinear(q, s, z)"
+    texts = (f"agraph (float[8, 8] x) => (float[8, 8] y) {{ {each} }}" for each in (bytes_between, TO_LEVELS["up"]))
+    both = [model(text, s=np.float32(1), z=np.int8(0), half=np.float32(0.5)) for text in texts]
+    x = 9 * torch.randn(64, generator=torch.Generator().manual_seed(0))
+    x[place] = 2.5
+    found = diff(*both, inputs={"x": x.reshape(8, 8)})
+    assert found.verdict == "agree", str(found)
+
+
+@pytest.mark.parametrize(("off", "verdict"), [(0, "agree"), (3, "diverge")])
+def test_where_every_element_lies_at_a_threshold_no_more_than_one_jump_is_noise(off: int, verdict: str) -> None:
+    texts = ("r = Round(x)\n y = Add(r, off)", "a = Add(x, half)\n r = Floor(a)\n y = Identity(r)")
+    constants = {"off": np.float32(off), "half": np.float32(0.5)}
+    both = [model(f"agraph (float[8, 8] x) => (float[8, 8] y) {{ {each} }}", **constants) for each in texts]
+    found = diff(*both, inputs={"x": torch.arange(64.0).reshape(8, 8) + 0.5})
+    assert found.verdict == verdict, str(found)
+
+
 def test_a_default_that_another_version_lacks_is_no_difference() -> None:
     text = "agraph (float[4, 8] x) => (float[4, 8] y) { t = Transpose<perm = [1, 0]>(x)\n y = Reshape(t, s) }"
     first, second = (model(text, s=np.array([4, 8])) for _ in range(2))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -40,7 +40,7 @@ class Met:
 
 @dataclass(frozen=True)
 class Again:
-    """Makes a value once more of operands that are moved by one rounding.
+    """Makes a value once more of operands that are moved by roundings.
 
     ``operands`` are the values at hand, by name; of those the ``paired`` are the first model's.
     """
@@ -50,24 +50,29 @@ class Again:
     operands: Tensors
     paired: Collection[str]
 
-    def shaken(self, name: str, seed: int, precision: torch.dtype | None) -> list[torch.Tensor]:
-        """The value on operands that are one rounding of ``precision`` up or down, those of its own node and, where
-        these are not paired, the paired ones that they are made of; none where none is a float."""
+    def shaken(self, name: str, seed: int, precision: torch.dtype | None, roundings: float) -> list[torch.Tensor]:
+        """The value on operands that are so many ``roundings`` of ``precision`` up or down, those of its own node and,
+        where these are not paired, the paired ones that they are made of; none where none is a float."""
         node = self.side.node(name)
         if node is None:
             return []
         stretches = [[node]] if (whole := self._stretch(node)) == [node] else [[node], whole]
-        moved = (self._shaken(nodes, name, torch.Generator().manual_seed(seed), precision) for nodes in stretches)
+        shaken = partial(shake, generator=torch.Generator().manual_seed(seed), roundings=roundings)
+        moved = (self._shaken(nodes, name, shaken, precision) for nodes in stretches)
         return [value for value in moved if value is not None]
 
     def _shaken(
-        self, nodes: Sequence[Node], name: str, generator: torch.Generator, precision: torch.dtype | None
+        self,
+        nodes: Sequence[Node],
+        name: str,
+        shaken: Callable[[torch.Tensor, torch.dtype], torch.Tensor],
+        precision: torch.dtype | None,
     ) -> torch.Tensor | None:
         made = {result for node in nodes for result in node.results}
         read = dict.fromkeys(operand for node in nodes for operand in node.operands if operand not in made)
         known = {n: self.operands[n] for n in read if n in self.operands}
         floats = {n: t for n, t in known.items() if t.is_floating_point()}
-        moved = {n: shake(t, precision or t.dtype, generator).to(t.dtype) for n, t in floats.items()}
+        moved = {n: shaken(t, precision or t.dtype).to(t.dtype) for n, t in floats.items()}
         if any(node.proto.op_type in _EXPONENTIALS for node in nodes):
             moved = {n: but_for_masks(floats[n], t) for n, t in moved.items()}
         if not moved:

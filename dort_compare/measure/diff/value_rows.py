@@ -17,10 +17,9 @@ from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
-from dort_compare.measure.noise.moved import moved_error
+from dort_compare.measure.noise.moved import local_error_by_moving
 
 Status = Literal["equal", "noise", "inherits", "diverges", "random"]
-_SHAKES = 2
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,8 @@ class PairJudge:
         if found.finding or found.max_abs is None:
             return local, 0.0, False
         expected, value = _comparable(met.first, value)
-        moved = partial(_moved, met, value.shape, precision) if met.local is not None else list
-        error = moved_error(expected, value, value, moved, precision or coarsest([expected.dtype]))
+        moved = partial(_moved, met, value.shape, precision)
+        error = local_error_by_moving(expected, value, value, moved, precision or coarsest([expected.dtype]))
         return local, error.noise_floor, error.is_noise
 
 
@@ -123,9 +122,14 @@ def _is_near(met: Met, precision: torch.dtype | None) -> bool:
     return inherited_error(first, second, partial(noise_floor, precision), precision).is_noise
 
 
-def _moved(met: Met, shape: torch.Size, precision: torch.dtype | None) -> list[torch.Tensor]:
-    """The value where what it is made of moves by one rounding, some times."""
-    moved = (value for seed in range(_SHAKES) for value in met.again.shaken(met.pair.second, seed, precision))
+def _moved(
+    met: Met, shape: torch.Size, precision: torch.dtype | None, roundings: float, ways: int
+) -> list[torch.Tensor]:
+    """The value where what it is made of moves by so many roundings, in so many ways; none where nothing makes it."""
+    if met.local is None:
+        return []
+    name = met.pair.second
+    moved = (value for seed in range(ways) for value in met.again.shaken(name, seed, precision, roundings))
     return [value.reshape(shape) for value in moved if value.numel() == shape.numel()]
 
 

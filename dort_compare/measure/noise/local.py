@@ -193,7 +193,7 @@ def _but_for_wild_elements(sides: _Sides, found: LocalError, hidden: torch.Tenso
     while left.is_noise and left.torch_vs_float64 is not None:
         if left.noise_floor <= _LOOSE * sides.allowed * float(left.distance.scale or 0):
             break
-        wild = wild_elements(InFloat64(sides.replay, sides.node, hidden), sides.expected.dtype)
+        wild = wild_elements(InFloat64(sides.replay, sides.node, hidden))
         if wild is None:
             break
         hidden = wild if hidden is None else hidden | wild

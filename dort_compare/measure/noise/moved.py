@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,12 +11,25 @@ import torch
 from dort_compare.measure.distance.metrics import Number, deviation
 from dort_compare.measure.noise.extremes import but_for_extremes, extremes_of_both
 from dort_compare.measure.noise.floor import rounding, rounding_of
+from dort_compare.measure.noise.small_parts import FAR
 
 _MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 """How much more another order of computing may change than a rounding of what went in does."""
 
+_WAYS = 2
+_WAYS_AT_THRESHOLDS = 16
+_FEW = 8
+"""What moves over a threshold one way only, by half of all roundings, does not in two ways in one case of four, and in
+16 in one of 65536; of more than so many elements, one does in two ways."""
+_LOOSE = 4.0
+"""A floor of so many times what roundings of the result add is made by what they move."""
+_MANY = 8.0
+"""Roundings of operands that move a result no more than twice as far as one does where that is over a threshold."""
+
 Roundings = Callable[[torch.dtype | None, float], float]
 """What roundings add of themselves: in a dtype, to a value whose largest element is the number."""
+Moved = Callable[[float, int], Sequence[torch.Tensor]]
+"""What a value is where the operands of what made it move by so many roundings, in so many ways."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +52,79 @@ def of_one_op(precision: torch.dtype | None, scale: float) -> float:
     return rounding(precision) * scale if precision else 0.0
 
 
+def local_error_by_moving(
+    expected: torch.Tensor, value: torch.Tensor, base: torch.Tensor, moved: Moved, precision: torch.dtype | None
+) -> MovedError:
+    """What one op, or a few, err: `moved_error`, but elements that roundings move over a threshold are no measure for
+    the others: 2.5 may be rounded to 2 or 3, and 2.2 to 2 alone."""
+    error = moved_error(expected, value, base, moved, precision)
+    own = of_one_op(precision, but_for_extremes(expected, value)[0]) if expected.is_floating_point() else 0.0
+    if not error.is_noise or error.noise_floor <= _LOOSE * own or precision is None:
+        return error
+    jump = _elements_that_jump(base, moved)
+    if jump is None:
+        return error
+
+    def calm(roundings: float, ways: int) -> list[torch.Tensor]:
+        return [each.masked_fill(jump, 0) for each in moved(roundings, ways) if each.shape == jump.shape]
+
+    sides = [each.masked_fill(jump, 0) for each in (expected, value, base)]
+    left = local_error_by_moving(sides[0], sides[1], sides[2], calm, precision)
+    return error if left.is_noise else left
+
+
 def moved_error(
     expected: torch.Tensor,
     value: torch.Tensor,
     base: torch.Tensor,
-    moved: Callable[[], Sequence[torch.Tensor]],
+    moved: Moved,
     precision: torch.dtype | None,
     roundings: Roundings = of_one_op,
 ) -> MovedError:
     """The error of ``value`` from the ``expected``, of one dtype and shape with it, without NaN or inf on one side.
 
-    Noise are the ``roundings`` in ``precision``, the coarsest dtype on the way, and some times as much as what the
-    nodes that made ``base`` make of operands ``moved`` by one rounding lies from it; asked for where it decides.
+    Noise are the ``roundings`` in ``precision``, the coarsest dtype on the way, and as much as ``base`` moves by some
+    of them at once, or some times as much as by one if that is less: over a threshold one jump is all there is.
+    ``moved`` says what it is then, and is asked where that decides.
     """
     if not expected.is_floating_point():
-        firm = [each == base for each in moved() if each.shape == base.shape]
+        firm = [each == base for each in moved(1.0, _WAYS) if each.shape == base.shape]
         differ = expected != value
         return MovedError(int((torch.stack(firm).all(0) & differ if firm else differ).sum()))
     scale, gap = but_for_extremes(expected, value)
     floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
     if gap <= floor or precision is None:
         return MovedError(gap, floor)
-    extreme = extremes_of_both(expected, value)
-    sides = [each for each in (base, *moved()) if each.shape == expected.shape]
-    first, *others = sides if extreme is None else [side.masked_fill(extreme, 0) for side in sides]
-    return MovedError(gap, floor + _MAY_MOVE[precision] * max((deviation(first, each) for each in others), default=0.0))
+    extreme, some = extremes_of_both(expected, value), _MAY_MOVE[precision]
+    ways = _WAYS if _count(expected, value, floor) > _FEW else _WAYS_AT_THRESHOLDS
+    one, at_once = (_furthest(base, moved(roundings, ways), extreme) for roundings in (1.0, some))
+    return MovedError(gap, floor + min(some * one, at_once))
+
+
+def _count(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
+    """How many elements lie further apart than ``floor``."""
+    return int(((expected.double() - value.double()).abs() > floor).sum())
+
+
+def _furthest(base: torch.Tensor, moved: Sequence[torch.Tensor], hidden: torch.Tensor | None) -> float:
+    sides = [each for each in (base, *moved) if each.shape == base.shape]
+    first, *others = sides if hidden is None else [side.masked_fill(hidden, 0) for side in sides]
+    return max((deviation(first, each) for each in others), default=0.0)
+
+
+def _elements_that_jump(base: torch.Tensor, moved: Moved) -> torch.Tensor | None:
+    """Where one rounding of the operands moves a value over a threshold; None where that is everywhere, nowhere, or all
+    that is not 0."""
+    one, many = (_gaps(base, moved(roundings, _WAYS_AT_THRESHOLDS)) for roundings in (1.0, _MANY))
+    if one is None or many is None or not 0 < many.max() <= 2 * one.max():
+        return None
+    jump = one * FAR >= one.max()
+    if jump.all():
+        return None
+    return jump if (one[~jump] > 0).any() or (base[~jump] != 0).any() else None
+
+
+def _gaps(base: torch.Tensor, moved: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """How far each element moves at most."""
+    gaps = [(each.double() - base.double()).abs().nan_to_num(0.0, 0.0) for each in moved if each.shape == base.shape]
+    return functools.reduce(torch.maximum, gaps) if gaps else None

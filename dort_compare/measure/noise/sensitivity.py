@@ -114,7 +114,7 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
     return moved if coarse is None else max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
 
 
-def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
+def wild_elements(of: InFloat64) -> torch.Tensor | None:
     """Where roundings move the result far more than elsewhere, so that what they move there is no measure for the rest;
     None where they move all of it about as far.
 
@@ -125,9 +125,8 @@ def wild_elements(of: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
     exact = of.exact
     if exact is None or not exact.numel():
         return None
-    coarse = of.replay.between or coarsest(of.replay.dtypes()) or torch.float32
-    is_coarse = torch.finfo(coarse).eps > torch.finfo(dtype).eps or of.replay.is_chain or of.replay.between is not None
-    outside = _shaken(coarse if is_coarse else torch.float32)
+    coarse = of.replay.between or (coarsest(of.replay.dtypes()) if of.replay.is_chain else None)
+    outside = _shaken(coarse or torch.float32)
     inside = _shaken_inside(of)
     moved = torch.zeros_like(exact)
     for _ in range(2 * _SHAKES):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import onnx
@@ -15,7 +16,7 @@ from dort_compare.dtypes import coarsest
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import noise_floor
-from dort_compare.measure.noise.moved import Roundings, moved_error, of_one_op
+from dort_compare.measure.noise.moved import Moved, MovedError, local_error_by_moving, moved_error
 from dort_compare.measure.noise.shake import shake
 from dort_compare.measure.optimizers.quantized import Quantized
 from dort_compare.measure.rows import json_number
@@ -26,7 +27,6 @@ from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 
 _TOGETHER = 64
-_WAYS = 2
 _FLOATING = {
     onnx.TensorProto.DOUBLE: torch.float64,
     onnx.TensorProto.FLOAT: torch.float32,
@@ -83,7 +83,7 @@ class Unoptimized:
         self._dtypes = _dtypes(model)
         self._results = self._computed(self.outputs, self.inputs)
         self._precision = self._coarsest(self.outputs, self.inputs)
-        self._moved_results = self._moved(self.outputs, self.inputs, self._precision)
+        self._moved_results = cache(partial(self._moved, self.outputs, self.inputs, self._precision, False))
 
     def inside(self, optimized: onnx.ModelProto, alone: bool = False) -> Departure | None:
         """The first value of ``optimized`` that its nodes make wrong of right operands; None where there is none.
@@ -119,8 +119,9 @@ class Unoptimized:
     def at_outputs(self, results: Values) -> Departure | None:
         """The first of the outputs ``results`` of an optimized model that is wrong; None where there is none."""
         for name, value in results.items():
-            expected, moved = self._results[name], [each[name] for each in self._moved_results]
-            found = _departure(name, expected, value, moved, self._precision, _of_whole_graph)
+            expected, moved = self._results[name], _of(name, self._moved_results)
+            error = partial(moved_error, expected, value, expected, moved, self._precision, _of_whole_graph)
+            found = _departure(name, expected, value, error)
             if found is not None:
                 return found
         return None
@@ -138,15 +139,16 @@ class Unoptimized:
         if distance(expected, value).equal:
             return None
         precision = self._coarsest([name], operands)
-        moved = [each[name] for each in self._moved([name], operands, precision, alone)]
-        return _departure(name, expected, value, moved, precision)
+        moved = _of(name, partial(self._moved, [name], operands, precision, alone))
+        error = partial(local_error_by_moving, expected, value, expected, moved, precision)
+        return _departure(name, expected, value, error)
 
     def _is_quantized_early(self, name: str, expected: torch.Tensor, value: torch.Tensor | ExecutionError) -> bool:
         """Whether a value is what the quantizations that alone read it leave of the right one."""
         if isinstance(value, ExecutionError):
             return False
         left = self._quantized.left(name, expected)
-        return bool(left) and all(_departure(name, each, value, (), expected.dtype) is None for each in left)
+        return bool(left) and all(_is_within_roundings(each, value) for each in left)
 
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)
@@ -165,15 +167,20 @@ class Unoptimized:
         return coarsest([*(v.dtype for v in operands.values()), *(self._dtypes[n] for n in made if n in self._dtypes)])
 
     def _moved(
-        self, names: Sequence[str], operands: Values, precision: torch.dtype | None, alone: bool = False
+        self,
+        names: Sequence[str],
+        operands: Values,
+        precision: torch.dtype | None,
+        alone: bool,
+        roundings: float,
+        ways: int,
     ) -> list[Values]:
-        """``names`` computed of operands that are moved by one rounding to ``precision``, in two ways."""
+        """``names`` computed of operands that are moved by so many roundings to ``precision``, in so many ways."""
         if precision is None or not any(value.is_floating_point() for value in operands.values()):
             return []
-        generator = torch.Generator().manual_seed(0)
-        shaken = [{n: _shaken(v, precision, generator) for n, v in operands.items()} for _ in range(_WAYS)]
+        shaken = partial(_shaken, precision, torch.Generator().manual_seed(0), roundings)
         try:
-            return [self._computed(names, each, alone) for each in shaken]
+            return [self._computed(names, {n: shaken(v) for n, v in operands.items()}, alone) for _ in range(ways)]
         except ExecutionError:
             return []
 
@@ -186,42 +193,51 @@ def _one_by_one(run: OnnxRun, names: Sequence[str]) -> dict[str, torch.Tensor]:
     return {name: run.values([name])[name] for name in names}
 
 
+def _of(name: str, moved: Callable[[float, int], Sequence[Values]]) -> Moved:
+    """What becomes of one of the values that ``moved`` gives."""
+    return lambda roundings, ways: [each[name] for each in moved(roundings, ways)]
+
+
 def _departure(
-    name: str,
-    expected: torch.Tensor,
-    value: torch.Tensor,
-    moved: Sequence[torch.Tensor],
-    precision: torch.dtype | None,
-    roundings: Roundings = of_one_op,
+    name: str, expected: torch.Tensor, value: torch.Tensor, error: Callable[[], MovedError]
 ) -> Departure | None:
-    """The departure of ``value`` from ``expected``; None where it is noise. ``moved`` are as of `moved_error`."""
+    """The departure of ``value`` from ``expected``, whose ``error`` is asked for where it is a number; None where it is
+    noise."""
     whole = distance(expected, value).between("the unoptimized value", "the optimized one")
     if whole.equal:
         return None
     if whole.finding is not None or whole.max_abs is None:
         return Departure(whole.finding or "cannot be measured", name, distance=whole)
-    error = moved_error(expected, value, expected, lambda: moved, precision, roundings)
-    if error.is_noise:
+    found = error()
+    if found.is_noise:
         return None
     if not expected.is_floating_point():
-        return Departure(f"{error.gap} of {whole.numel} elements differ", name, distance=whole)
+        return Departure(f"{found.gap} of {whole.numel} elements differ", name, distance=whole)
     return Departure(
-        f"lies {error.gap:.3g} from the unoptimized value where {error.noise_floor:.3g} is noise",
+        f"lies {found.gap:.3g} from the unoptimized value where {found.noise_floor:.3g} is noise",
         name,
         distance=whole,
-        noise_floor=error.noise_floor,
+        noise_floor=found.noise_floor,
     )
+
+
+def _is_within_roundings(expected: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether ``value`` is ``expected`` but for the roundings of one op."""
+    whole = distance(expected, value)
+    if whole.finding is not None or whole.max_abs is None:
+        return False
+    return whole.equal or moved_error(expected, value, expected, lambda *_: [], expected.dtype).is_noise
 
 
 def _of_whole_graph(precision: torch.dtype | None, scale: float) -> float:
     return noise_floor(precision, scale, None)
 
 
-def _shaken(value: torch.Tensor, precision: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Every element moved up or down at random by one rounding to ``precision``."""
+def _shaken(precision: torch.dtype, generator: torch.Generator, roundings: float, value: torch.Tensor) -> torch.Tensor:
+    """Every element of a floating ``value`` moved up or down at random by so many roundings to ``precision``."""
     if not value.is_floating_point():
         return value
-    return shake(value, precision, generator).to(value.dtype)
+    return shake(value, precision, generator, roundings).to(value.dtype)
 
 
 def _dtypes(model: onnx.ModelProto) -> Mapping[str, torch.dtype]:

@@ -272,6 +272,17 @@ def test_a_wrong_value_departs_though_the_quantized_one_is_right():
     assert found.value == "v"
 
 
+@pytest.mark.parametrize("off", [0, 1, 3])
+def test_what_lies_at_a_threshold_excuses_no_other_element(off):
+    given, returned, half = {"x": (FLOAT, [8, 8])}, {"y": (FLOAT, None)}, np.float32(0.5)
+    model = model_of([node("Round", "x", "y")], given, returned)
+    up = [node("Add", "x half", "a"), node("Floor", "a", "r"), node("Add", "r off", "y")]
+    made = model_of(up, given, returned, half=half, off=np.float32(off))
+    levels = torch.from_numpy(np.random.default_rng(0).integers(-60, 60, (8, 8)).astype(np.float32))
+    found = Unoptimized(model, {"x": levels / 2}, CPU).inside(made)
+    assert (found is not None) == bool(off), found
+
+
 def test_an_integer_kernel_that_moves_the_outputs_is_named():
     """A softmax by a table of exponentials, behind a value that is quantized before it is moved."""
     nodes = [
