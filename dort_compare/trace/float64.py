@@ -34,6 +34,11 @@ _DISTANCES: MappingProxyType[Any, Callable[..., torch.Tensor]] = MappingProxyTyp
 largest difference, raised, is not."""
 
 
+def _with_bytes(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """A weight [N, K] in bytes, whose rows the scales multiply: torch's kernel takes no float64."""
+    return x @ weight.to(x.dtype).mT * scales
+
+
 class Float64(Interpreter):
     """Runs a graph with floating operands and dtype arguments raised; integers and booleans stay what they are.
 
@@ -97,6 +102,8 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
         args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
     if target in _DISTANCES and args[-2] == math.inf:
         args = (*args[:-1], _DISTANCES[target](*args))  # the gradient goes where a difference equals it
+    if target is aten._weight_int8pack_mm.default:
+        target = _with_bytes
     return pytree.tree_map(raised, (PLAIN.get(target) or reproducible(target))(*args, **kwargs))
 
 

@@ -16,6 +16,7 @@ from dort_compare.lowering.ops import (
     grouped_matmul,
     learnable_fake_quantize_backward,
     symbolic,
+    weight_int8pack,
 )
 from dort_compare.runtime import newest_opset
 from dort_compare.runtime.providers import OLDEST_OPSET
@@ -54,8 +55,9 @@ def test_all_values_are_torchs(row: Row, dtype: torch.dtype, opset: int) -> None
 def test_every_lowering_has_one_row() -> None:
     """Those of symbolic numbers are tested in test_symbolic_sizes, those of checks in test_data_dependent_sizes, those
     of grouped products in test_grouped_matmul, those of graphs that an operator takes in test_control_flow, gradients
-    of learnt steps, which float64 has not, in test_learnable_fake_quantize."""
-    modules = (symbolic, checks, grouped_matmul, control_flow, learnable_fake_quantize_backward)
+    of learnt steps, which float64 has not, in test_learnable_fake_quantize, and products with a weight in bytes, of
+    which there are none in float64 either, in test_weight_int8pack."""
+    modules = (symbolic, checks, grouped_matmul, control_flow, learnable_fake_quantize_backward, weight_int8pack)
     elsewhere = {module.__name__ for module in modules}
     not_here = {target for target, function in registered().items() if function.__module__ in elsewhere}
     on_cuda = {target for target in registered() if is_cuda_attention(target)}

@@ -79,6 +79,7 @@ from dort_compare.lowering.ops import (
     systems,
     triangular,
     unique,
+    weight_int8pack,
     weight_norm,
     zeta,
 )
@@ -162,6 +163,7 @@ __all__ = [
     "systems",
     "triangular",
     "unique",
+    "weight_int8pack",
     "weight_norm",
     "zeta",
 ]

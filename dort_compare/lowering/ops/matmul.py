@@ -12,6 +12,9 @@ from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
 
+_LARGEST_OF_BYTES = 2**14
+_HELD_BY_FLOAT32 = 2**24
+
 
 @lowering(aten.mm.default, aten.bmm.default)
 @in_int64
@@ -25,6 +28,19 @@ def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
         sizes = [*(op.size(x, dim) for dim in range(op.result.ndim - 1)), op.size(y, -1)]
         return op.Expand(op.const(0, dtype_of(x)), op.dims(sizes))
     return op.MatMul(x, y)
+
+
+@lowering(aten._int_mm.default)
+def int_mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """_int_mm(Tensor self, Tensor mat2) -> Tensor
+
+    Of bytes, in int32. Floats hold every partial sum exactly, whatever the order, as far as they hold integers.
+    MatMulInteger adds up pairs of products in 16 bits, where they do not fit, on processors without VNNI.
+    """
+    terms = op.size(x, -1)
+    is_short = isinstance(terms, int) and terms * _LARGEST_OF_BYTES <= _HELD_BY_FLOAT32
+    dtype = torch.float32 if is_short else torch.float64
+    return op.cast(op.MatMul(op.cast(x, dtype), op.cast(y, dtype)), torch.int32)
 
 
 @lowering(aten.addmm.default)
