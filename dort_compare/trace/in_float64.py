@@ -12,13 +12,17 @@ from torch.utils._pytree import tree_map
 from dort_compare.errors import one_line
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.modules import Call, Outcome, restored, run_module
+from dort_compare.trace.wrapped import is_wrapper
 
 _LOG = logging.getLogger("dort_compare.trace")
 
 
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     """The outcome with parameters, buffers and arguments in float64 and no autocast; an empty one where it does not run
-    so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone."""
+    so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone, and where a
+    parameter is made of other tensors, which decide what is computed in."""
+    if any(map(is_wrapper, (*model.parameters(), *model.buffers()))):
+        return Outcome({})
     try:
         return _run_doubled(model, call)
     except Exception as problem:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)

@@ -18,6 +18,7 @@ from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
+from dort_compare.trace.wrapped import is_wrapper, plain_buffers, plain_parameters, plain_tensors
 
 Loss = Callable[[Any], torch.Tensor]
 Buffers = Callable[[], Iterable[tuple[str, torch.Tensor]]]
@@ -84,10 +85,13 @@ def run_module(
     writes in place get their content back, and are leaves of autograd again. Attributes that it sets are as before.
 
     Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
-    (gradients that the model takes itself), writes what requires gradients into a view, or computes activations again
-    in torch's old way, which yields gradients to ``Tensor.backward`` alone.
+    (gradients that the model takes itself), or by a parameter that is made of other tensors, writes what requires
+    gradients into a view, or computes activations again in torch's old way, which yields gradients to
+    ``Tensor.backward`` alone.
     """
     _refuse_foreign(_state(function, call), "a parameter, buffer or argument")
+    if call.backward:
+        _refuse_gradients_by_wrappers(function)
     arguments = given(parameters, call)
     held = {**arguments, **dict(buffers())}
     written = [*_written(function, call), *held.values()]
@@ -150,8 +154,10 @@ def _mended() -> Iterator[None]:
 
 
 def _state(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
-    """Parameters, buffers and arguments."""
-    state = [*function.parameters(), *function.buffers()] if isinstance(function, nn.Module) else []
+    """Parameters and buffers, or what they are made of, and arguments."""
+    state: list[torch.Tensor] = []
+    if isinstance(function, nn.Module):
+        state = [*plain_parameters(function).values(), *(tensor for _, tensor in plain_buffers(function))]
     leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
     return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
@@ -163,19 +169,29 @@ def _refuse_foreign(tensors: Iterable[torch.Tensor], what: str) -> None:
             raise UsageError(f"{what} is not initialized; call the model once before, as lazy modules ask for")
         if tensor.is_meta:
             raise UsageError(f"{what} is on the device meta, which holds no values; give it some elsewhere")
-        if tensor.is_nested or _is_wrapper(tensor):
+        if tensor.is_nested or _has_no_memory(tensor):
             kind = type(tensor).__qualname__
             name = "nested tensor" if tensor.is_nested else f"{kind}, a tensor subclass without memory"
             raise UsageError(f"{what} is a {name}, which is not compared; have the model take and return plain tensors")
 
 
-def _is_wrapper(tensor: torch.Tensor) -> bool:
+def _refuse_gradients_by_wrappers(function: Callable[..., Any]) -> None:
+    for name, parameter in function.named_parameters() if isinstance(function, nn.Module) else ():
+        if parameter.requires_grad and is_wrapper(parameter):
+            raise UsageError(
+                f"the gradient by {name}, a {type(parameter).__qualname__}, which is made of other tensors, is not "
+                "compared; freeze it with requires_grad_(False), or compare without backward"
+            )
+
+
+def _has_no_memory(tensor: torch.Tensor) -> bool:
     return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.data_ptr()
 
 
 def _written(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
     """What a call may write in place: parameters, buffers, other attributes and arguments."""
-    return [*_state(function, call), *attribute_tensors(function)]
+    attributes = plain_tensors(("", tensor) for tensor in attribute_tensors(function))
+    return [*_state(function, call), *(tensor for _, tensor in attributes)]
 
 
 @contextmanager

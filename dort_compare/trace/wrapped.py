@@ -1,0 +1,38 @@
+"""Tensors that are made of others, as quantized weights are of integers and scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TraceableWrapperSubclass, is_traceable_wrapper_subclass
+
+
+def plain_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """``named`` tensors, but those that one is made of in its place: ``weight.qdata`` and ``weight.scale``, say.
+
+    Graphs take these, as AOTAutograd cuts them.
+    """
+    for name, tensor in named:
+        if is_wrapper(tensor):
+            inner, _ = tensor.__tensor_flatten__()
+            yield from plain_tensors((f"{name}.{each}", getattr(tensor, each)) for each in inner)
+        else:
+            yield name, tensor
+
+
+def plain_parameters(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters of a module by name, or what they are made of."""
+    return dict(plain_tensors(module.named_parameters()))
+
+
+def plain_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The buffers of a module with their names, or what they are made of."""
+    return plain_tensors(module.named_buffers())
+
+
+def is_wrapper(tensor: torch.Tensor) -> TypeGuard[TraceableWrapperSubclass]:
+    """Whether a tensor is made of others, that it names; a nested one is none here, its sizes are no dimensions."""
+    return not tensor.is_nested and is_traceable_wrapper_subclass(tensor)
