@@ -12,9 +12,6 @@ from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
 
-_LARGEST_OF_BYTES = 2**14
-_HELD_BY_FLOAT32 = 2**24
-
 
 @lowering(aten.mm.default, aten.bmm.default)
 @in_int64
@@ -34,13 +31,24 @@ def mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 def int_mm(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """_int_mm(Tensor self, Tensor mat2) -> Tensor
 
-    Of bytes, in int32. Floats hold every partial sum exactly, whatever the order, as far as they hold integers.
-    MatMulInteger adds up pairs of products in 16 bits, where they do not fit, on processors without VNNI.
+    Of bytes, those of ``self`` with or without a sign, in int32. Products with signed ones MatMulInteger adds up in
+    pairs in 16 bits, where they do not fit, on processors without VNNI; those of unsigned ones in 32 bits on all.
     """
     terms = op.size(x, -1)
-    is_short = isinstance(terms, int) and terms * _LARGEST_OF_BYTES <= _HELD_BY_FLOAT32
-    dtype = torch.float32 if is_short else torch.float64
-    return op.cast(op.MatMul(op.cast(x, dtype), op.cast(y, dtype)), torch.int32)
+    if isinstance(terms, int) and terms == 0:  # which MatMulInteger leaves unset
+        return op.Expand(op.const(0, torch.int32), op.dims([op.size(x, 0), op.size(y, 1)]))
+    if op.on_cuda:  # where there is no kernel for unsigned ones
+        return op.cast(op.MatMul(op.cast(x, torch.float64), op.cast(y, torch.float64)), torch.int32)
+    (left, zero_of_x), (right, zero_of_y) = _unsigned(op, x), _unsigned(op, y)
+    return op.MatMulInteger(left, right, zero_of_x, zero_of_y)
+
+
+def _unsigned(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Bytes without a sign, and what stands for 0 among them: 128 where they had one, which is their highest bit."""
+    if dtype_of(x) == torch.uint8:
+        return x, op.const(0, torch.uint8)
+    zero = op.const(128, torch.uint8)
+    return op.BitwiseXor(op.cast(x, torch.uint8), zero), zero
 
 
 @lowering(aten.addmm.default)

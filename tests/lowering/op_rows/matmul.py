@@ -51,21 +51,22 @@ def bilinear(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(x, grad, y, [1, 3], [2, 3], [1, 2], [0])
 
 
-def products_of_bytes(_: torch.dtype) -> Iterable[Sample]:
-    """Also sums as large as float32 holds, and an odd one beyond."""
+def products_of_bytes(dtype: torch.dtype) -> Iterable[Sample]:
+    """Also sums that float32 does not hold, of pairs that 16 bits do not."""
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     for rows, inner, columns in ((2, 3, 4), (1, 64, 1), (3, 0, 2), (0, 3, 2), (17, 1500, 5)):
-        x, y = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((rows, inner), (inner, columns)))
-        yield case(x, y)
-    for number, terms in ((-128, 1024), (-127, 1501)):
-        x = torch.full([2, terms], number, dtype=torch.int8)
-        yield case(x, x.T)
+        x = torch.randint(least, most + 1, (rows, inner), dtype=dtype)
+        yield case(x, torch.randint(-128, 128, (inner, columns), dtype=torch.int8))
+    for number in (least, most):
+        x = torch.full([2, 1501], number, dtype=dtype)
+        yield from (case(x, torch.full([1501, 3], other, dtype=torch.int8)) for other in (-128, -127, 127))
 
 
 ROWS = (
     Row(aten.mm.default, ("mm",), products, (*FLOATS, *INTS), MATMUL),
     Row(aten.bmm.default, ("bmm",), lambda d: products(d, 2), (*FLOATS, *INTS), MATMUL),
     Row(aten.addmm.default, ("addmm",), biased_products, (*FLOATS, *INTS), MATMUL),
-    Row(aten._int_mm.default, (), products_of_bytes, (torch.int8,)),
+    Row(aten._int_mm.default, (), products_of_bytes, (torch.int8, torch.uint8)),
     Row(aten._trilinear.default, ("nn.functional.bilinear",), bilinear, FLOATS, MATMUL),
     Row(aten.addbmm.default, ("addbmm",), sums_of_products, (*FLOATS, *INTS), MATMUL),
 )
