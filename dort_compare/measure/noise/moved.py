@@ -61,7 +61,7 @@ def local_error_by_moving(
     own = of_one_op(precision, but_for_extremes(expected, value)[0]) if expected.is_floating_point() else 0.0
     if not error.is_noise or error.noise_floor <= _LOOSE * own or precision is None:
         return error
-    jump = _elements_that_jump(base, moved)
+    jump = _elements_that_jump(base, moved, _ways(expected, value, own))
     if jump is None:
         return error
 
@@ -96,14 +96,15 @@ def moved_error(
     if gap <= floor or precision is None:
         return MovedError(gap, floor)
     extreme, some = extremes_of_both(expected, value), _MAY_MOVE[precision]
-    ways = _WAYS if _count(expected, value, floor) > _FEW else _WAYS_AT_THRESHOLDS
+    ways = _ways(expected, value, floor)
     one, at_once = (_furthest(base, moved(roundings, ways), extreme) for roundings in (1.0, some))
     return MovedError(gap, floor + min(some * one, at_once))
 
 
-def _count(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
-    """How many elements lie further apart than ``floor``."""
-    return int(((expected.double() - value.double()).abs() > floor).sum())
+def _ways(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
+    """In how many ways one is sure to move over a threshold of the elements that lie further apart than ``floor``."""
+    apart = int(((expected.double() - value.double()).abs() > floor).sum())
+    return _WAYS if apart > _FEW else _WAYS_AT_THRESHOLDS
 
 
 def _furthest(base: torch.Tensor, moved: Sequence[torch.Tensor], hidden: torch.Tensor | None) -> float:
@@ -112,16 +113,22 @@ def _furthest(base: torch.Tensor, moved: Sequence[torch.Tensor], hidden: torch.T
     return max((deviation(first, each) for each in others), default=0.0)
 
 
-def _elements_that_jump(base: torch.Tensor, moved: Moved) -> torch.Tensor | None:
+def _elements_that_jump(base: torch.Tensor, moved: Moved, ways: int) -> torch.Tensor | None:
     """Where one rounding of the operands moves a value over a threshold; None where that is everywhere, nowhere, or all
-    that is not 0."""
-    one, many = (_gaps(base, moved(roundings, _WAYS_AT_THRESHOLDS)) for roundings in (1.0, _MANY))
-    if one is None or many is None or not 0 < many.max() <= 2 * one.max():
+    that is not 0. Whether one does shows in so many ``ways``."""
+    if _jumps(base, moved, ways) is None:
         return None
-    jump = one * FAR >= one.max()
-    if jump.all():
+    one = _jumps(base, moved, _WAYS_AT_THRESHOLDS)
+    if one is None or (jump := one * FAR >= one.max()).all():
         return None
     return jump if (one[~jump] > 0).any() or (base[~jump] != 0).any() else None
+
+
+def _jumps(base: torch.Tensor, moved: Moved, ways: int) -> torch.Tensor | None:
+    """How far one rounding moves each element; None unless the furthest goes over a threshold: by many, none goes much
+    further."""
+    one, many = (_gaps(base, moved(roundings, ways)) for roundings in (1.0, _MANY))
+    return one if one is not None and many is not None and 0 < many.max() <= 2 * one.max() else None
 
 
 def _gaps(base: torch.Tensor, moved: Sequence[torch.Tensor]) -> torch.Tensor | None:
