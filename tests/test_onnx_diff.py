@@ -1086,6 +1086,40 @@ def test_a_lone_element_at_a_threshold_may_lie_on_either_side(place: int) -> Non
     assert found.verdict == "agree", str(found)
 
 
+@pytest.mark.parametrize("place", [6, 7, 44])
+def test_a_lone_integer_at_a_threshold_may_lie_on_either_side(place: int) -> None:
+    steps = "y = QuantizeLinear(x, s, z)", "a = Add(x, half)\n r = Floor(a)\n y = Cast<to = 3>(r)"
+    texts = (f"agraph (float[8, 8] x) => (int8[8, 8] y) {{ {each} }}" for each in steps)
+    both = [model(text, s=np.float32(1), z=np.int8(0), half=np.float32(0.5)) for text in texts]
+    x = 9 * torch.randn(64, generator=torch.Generator().manual_seed(0))
+    x[place] = 2.5
+    found = diff(*both, inputs={"x": x.reshape(8, 8)})
+    assert found.verdict == "agree", str(found)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_many_elements_at_a_threshold_some_move_in_none_of_the_ways_tried(swapped: bool) -> None:
+    texts = (f"agraph (float[256, 256] x) => (float[256, 256] y) {{ {each} }}" for each in TO_LEVELS.values())
+    both = [model(text, s=np.float32(1), half=np.float32(0.5)) for text in texts]
+    levels = torch.from_numpy(np.random.default_rng(0).integers(-60, 60, (256, 256)).astype(np.float32))
+    found = diff(*(reversed(both) if swapped else both), inputs={"x": levels / 2})
+    assert found.verdict == "agree", str(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sum_in_another_order_may_cross_a_threshold_that_one_rounding_does_not(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    w = (8 * generator.standard_normal((256, 256))).astype(np.float32)
+    x = torch.from_numpy(generator.standard_normal((256, 256)).astype(np.float32))
+    other = "t = Transpose<perm = [1, 0]>(x)\n m = MatMul(wt, t)\n r = Round(m)\n y = Transpose<perm = [1, 0]>(r)"
+    texts = (
+        f"agraph (float[256, 256] x) => (float[256, 256] y) {{ {each} }}"
+        for each in ("m = MatMul(x, w)\n y = Round(m)", other)
+    )
+    found = diff(*(model(text, w=w, wt=np.ascontiguousarray(w.T)) for text in texts), inputs={"x": x})
+    assert found.verdict == "agree", str(found)
+
+
 @pytest.mark.parametrize(("off", "verdict"), [(0, "agree"), (3, "diverge")])
 def test_where_every_element_lies_at_a_threshold_no_more_than_one_jump_is_noise(off: int, verdict: str) -> None:
     texts = ("r = Round(x)\n y = Add(r, off)", "a = Add(x, half)\n r = Floor(a)\n y = Identity(r)")

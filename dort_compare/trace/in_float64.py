@@ -20,7 +20,7 @@ _LOG = logging.getLogger("dort_compare.trace")
 def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     """The outcome with parameters, buffers and arguments in float64 and no autocast; an empty one where it does not run
     so, because it casts to a narrower dtype on the way, say, or a check of it holds by rounding alone, and where a
-    parameter is made of other tensors, which decide what is computed in."""
+    parameter or buffer is made of other tensors, which decide what is computed in."""
     if any(map(is_wrapper, (*model.parameters(), *model.buffers()))):
         return Outcome({})
     try:

@@ -114,10 +114,18 @@ def _updates(
     found = {}
     for name, own in held.items():
         tensor, content = now.get(name), before.get(id(own))
-        if tensor is None or (tensor is own and (content is None or torch.equal(tensor.detach(), content))):
+        if tensor is None or (tensor is own and (content is None or _is_unchanged(tensor.detach(), content))):
             continue
         found[name] = _dense(tensor.detach()).clone()
     return found
+
+
+def _is_unchanged(tensor: torch.Tensor, before: torch.Tensor) -> bool:
+    """Whether every element is what it was before, NaN too."""
+    if torch.equal(tensor, before):
+        return True
+    is_alike = tensor.shape == before.shape and tensor.dtype == before.dtype
+    return is_alike and bool(((tensor == before) | (tensor.isnan() & before.isnan())).all())
 
 
 def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch.Tensor:

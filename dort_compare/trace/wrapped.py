@@ -34,5 +34,9 @@ def plain_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def is_wrapper(tensor: torch.Tensor) -> TypeGuard[TraceableWrapperSubclass]:
-    """Whether a tensor is made of others, that it names; a nested one is none here, its sizes are no dimensions."""
-    return not tensor.is_nested and is_traceable_wrapper_subclass(tensor)
+    """Whether a tensor is made of others alone, which it names: a DTensor holds a mesh, too. A nested one is none
+    here."""
+    if tensor.is_nested or not is_traceable_wrapper_subclass(tensor):
+        return False
+    inner, _ = tensor.__tensor_flatten__()
+    return all(isinstance(getattr(tensor, each), torch.Tensor) for each in inner)

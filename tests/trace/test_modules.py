@@ -361,3 +361,9 @@ def test_numbers_that_a_model_returns_are_outputs() -> None:
     dtypes = {name: each.dtype for name, each in outputs.items()}
     assert dtypes["['mean']"] == dtypes["['beyond']"] == torch.float64
     assert (dtypes["['lowest']"], dtypes["['whole']"]) == (torch.int64, torch.bool)
+
+
+def test_nan_that_is_only_read_is_no_update() -> None:
+    x = torch.tensor([1.0, torch.nan])
+    assert not run(nn.ReLU(), x).updates
+    assert [*run(nn.ReLU(inplace=True), torch.tensor([-1.0, torch.nan])).updates] == ["argument[0]"]

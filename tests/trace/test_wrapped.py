@@ -104,6 +104,22 @@ def test_a_gradient_by_one_is_refused() -> None:
     assert compare(model, (x,)).verdict == "agree"
 
 
+class OnAMesh(Scaled):
+    """Made of more than tensors, as a DTensor is."""
+
+    mesh = object()
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["integers", "scale", "mesh"], None
+
+
+def test_what_is_made_of_more_than_tensors_is_refused() -> None:
+    model = Adapted()
+    model.weight = nn.Parameter(OnAMesh(model.weight.integers, model.weight.scale), requires_grad=False)
+    with pytest.raises(UsageError, match=r"^a parameter, .* is a OnAMesh, a tensor subclass without memory, .* plain"):
+        compare(model, (torch.randn(2, 16),))
+
+
 def test_they_have_no_float64() -> None:
     assert run_in_float64(Adapted(), Call((torch.randn(2, 16),))) == Outcome({})
 

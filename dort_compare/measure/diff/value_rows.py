@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -124,13 +124,12 @@ def _is_near(met: Met, precision: torch.dtype | None) -> bool:
 
 def _moved(
     met: Met, shape: torch.Size, precision: torch.dtype | None, roundings: float, ways: int
-) -> list[torch.Tensor]:
+) -> Iterator[torch.Tensor]:
     """The value where what it is made of moves by so many roundings, in so many ways; none where nothing makes it."""
-    if met.local is None:
-        return []
-    name = met.pair.second
-    moved = (value for seed in range(ways) for value in met.again.shaken(name, seed, precision, roundings))
-    return [value.reshape(shape) for value in moved if value.numel() == shape.numel()]
+    for seed in range(ways if met.local is not None else 0):
+        for value in met.again.shaken(met.pair.second, seed, precision, roundings):
+            if value.numel() == shape.numel():
+                yield value.reshape(shape)
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:

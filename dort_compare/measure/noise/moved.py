@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,18 +17,19 @@ _MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.b
 """How much more another order of computing may change than a rounding of what went in does."""
 
 _WAYS = 2
-_WAYS_AT_THRESHOLDS = 16
+"""In so many ways operands move by chance, to see how far a result moves at most."""
+_SURELY = 16
+"""In so many, a lone element moves over a threshold that only some of them lead over."""
 _FEW = 8
-"""What moves over a threshold one way only, by half of all roundings, does not in two ways in one case of four, and in
-16 in one of 65536; of more than so many elements, one does in two ways."""
+"""Of more elements than so many at a threshold, one moves over it in two ways."""
+_MISSED = 8
+"""One in so many elements at a threshold, at most, moves over it in none of all ways."""
 _LOOSE = 4.0
 """A floor of so many times what roundings of the result add is made by what they move."""
-_MANY = 8.0
-"""Roundings of operands that move a result no more than twice as far as one does where that is over a threshold."""
 
 Roundings = Callable[[torch.dtype | None, float], float]
 """What roundings add of themselves: in a dtype, to a value whose largest element is the number."""
-Moved = Callable[[float, int], Sequence[torch.Tensor]]
+Moved = Callable[[float, int], Iterable[torch.Tensor]]
 """What a value is where the operands of what made it move by so many roundings, in so many ways."""
 
 
@@ -58,19 +59,22 @@ def local_error_by_moving(
     """What one op, or a few, err: `moved_error`, but elements that roundings move over a threshold are no measure for
     the others: 2.5 may be rounded to 2 or 3, and 2.2 to 2 alone."""
     error = moved_error(expected, value, base, moved, precision)
-    own = of_one_op(precision, but_for_extremes(expected, value)[0]) if expected.is_floating_point() else 0.0
-    if not error.is_noise or error.noise_floor <= _LOOSE * own or precision is None:
+    if not error.is_noise or precision is None or not expected.is_floating_point():
         return error
-    jump = _elements_that_jump(base, moved, _ways(expected, value, own))
+    of_roundings = of_one_op(precision, but_for_extremes(expected, value)[0])
+    if error.noise_floor <= _LOOSE * of_roundings or _count(expected, value, of_roundings) <= _FEW:
+        return error
+    jump = _elements_that_jump(base, moved, _MAY_MOVE[precision])
     if jump is None:
         return error
 
-    def calm(roundings: float, ways: int) -> list[torch.Tensor]:
-        return [each.masked_fill(jump, 0) for each in moved(roundings, ways) if each.shape == jump.shape]
+    def calm(roundings: float, ways: int) -> Iterator[torch.Tensor]:
+        return (each.masked_fill(jump, 0) for each in moved(roundings, ways) if each.shape == jump.shape)
 
     sides = [each.masked_fill(jump, 0) for each in (expected, value, base)]
-    left = local_error_by_moving(sides[0], sides[1], sides[2], calm, precision)
-    return error if left.is_noise else left
+    left = moved_error(sides[0], sides[1], sides[2], calm, precision)
+    departing = _count(sides[0], sides[1], left.noise_floor)
+    return left if not left.is_noise and departing * _MISSED > int(jump.sum()) else error
 
 
 def moved_error(
@@ -84,54 +88,58 @@ def moved_error(
     """The error of ``value`` from the ``expected``, of one dtype and shape with it, without NaN or inf on one side.
 
     Noise are the ``roundings`` in ``precision``, the coarsest dtype on the way, and as much as ``base`` moves by some
-    of them at once, or some times as much as by one if that is less: over a threshold one jump is all there is.
-    ``moved`` says what it is then, and is asked where that decides.
+    of them at once: over a threshold one jump is all there is. ``moved`` says what it is then, and is asked where that
+    decides.
     """
     if not expected.is_floating_point():
-        firm = [each == base for each in moved(1.0, _WAYS) if each.shape == base.shape]
-        differ = expected != value
-        return MovedError(int((torch.stack(firm).all(0) & differ if firm else differ).sum()))
+        return _of_integers(expected, value, base, moved)
     scale, gap = but_for_extremes(expected, value)
     floor = max(roundings(precision, scale), rounding_of(expected.dtype, scale))
     if gap <= floor or precision is None:
         return MovedError(gap, floor)
-    extreme, some = extremes_of_both(expected, value), _MAY_MOVE[precision]
-    ways = _ways(expected, value, floor)
-    one, at_once = (_furthest(base, moved(roundings, ways), extreme) for roundings in (1.0, some))
-    return MovedError(gap, floor + min(some * one, at_once))
+    ways = _WAYS if _count(expected, value, floor) > _FEW else _SURELY
+    sides = moved(_MAY_MOVE[precision], ways)
+    return MovedError(gap, floor + _furthest(base, sides, extremes_of_both(expected, value)))
 
 
-def _ways(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
-    """In how many ways one is sure to move over a threshold of the elements that lie further apart than ``floor``."""
-    apart = int(((expected.double() - value.double()).abs() > floor).sum())
-    return _WAYS if apart > _FEW else _WAYS_AT_THRESHOLDS
+def _of_integers(expected: torch.Tensor, value: torch.Tensor, base: torch.Tensor, moved: Moved) -> MovedError:
+    differ = expected != value
+    firm = differ.clone()
+    for each in moved(1.0, _SURELY):
+        if each.shape == base.shape:
+            firm &= each == base
+    count = int(firm.sum())
+    return MovedError(count if count * _MISSED > int(differ.sum()) - count else 0)
 
 
-def _furthest(base: torch.Tensor, moved: Sequence[torch.Tensor], hidden: torch.Tensor | None) -> float:
-    sides = [each for each in (base, *moved) if each.shape == base.shape]
-    first, *others = sides if hidden is None else [side.masked_fill(hidden, 0) for side in sides]
-    return max((deviation(first, each) for each in others), default=0.0)
+def _count(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
+    """How many elements lie further apart than ``floor``."""
+    return int(((expected.double() - value.double()).abs() > floor).sum())
 
 
-def _elements_that_jump(base: torch.Tensor, moved: Moved, ways: int) -> torch.Tensor | None:
-    """Where one rounding of the operands moves a value over a threshold; None where that is everywhere, nowhere, or all
-    that is not 0. Whether one does shows in so many ``ways``."""
-    if _jumps(base, moved, ways) is None:
+def _furthest(base: torch.Tensor, moved: Iterable[torch.Tensor], hidden: torch.Tensor | None) -> float:
+    def shown(side: torch.Tensor) -> torch.Tensor:
+        return side if hidden is None else side.masked_fill(hidden, 0)
+
+    first = shown(base)
+    return max((deviation(first, shown(each)) for each in moved if each.shape == base.shape), default=0.0)
+
+
+def _elements_that_jump(base: torch.Tensor, moved: Moved, roundings: float) -> torch.Tensor | None:
+    """Where so many roundings of the operands move a value over a threshold; None where that is everywhere, or nowhere:
+    where they move it much further than one does."""
+    one, many = (_gaps(base, moved(each, _WAYS)) for each in (1.0, roundings))
+    if not 0 < many.max() <= math.sqrt(roundings) * one.max():
         return None
-    one = _jumps(base, moved, _WAYS_AT_THRESHOLDS)
-    if one is None or (jump := one * FAR >= one.max()).all():
-        return None
-    return jump if (one[~jump] > 0).any() or (base[~jump] != 0).any() else None
+    furthest = _gaps(base, moved(roundings, _SURELY))
+    jump = furthest * FAR >= furthest.max()
+    return None if jump.all() else jump
 
 
-def _jumps(base: torch.Tensor, moved: Moved, ways: int) -> torch.Tensor | None:
-    """How far one rounding moves each element; None unless the furthest goes over a threshold: by many, none goes much
-    further."""
-    one, many = (_gaps(base, moved(roundings, ways)) for roundings in (1.0, _MANY))
-    return one if one is not None and many is not None and 0 < many.max() <= 2 * one.max() else None
-
-
-def _gaps(base: torch.Tensor, moved: Sequence[torch.Tensor]) -> torch.Tensor | None:
+def _gaps(base: torch.Tensor, moved: Iterable[torch.Tensor]) -> torch.Tensor:
     """How far each element moves at most."""
-    gaps = [(each.double() - base.double()).abs().nan_to_num(0.0, 0.0) for each in moved if each.shape == base.shape]
-    return functools.reduce(torch.maximum, gaps) if gaps else None
+    furthest = torch.zeros_like(base, dtype=torch.float64)
+    for each in moved:
+        if each.shape == base.shape:
+            furthest = torch.maximum(furthest, (each.double() - base.double()).abs().nan_to_num(0.0, 0.0))
+    return furthest

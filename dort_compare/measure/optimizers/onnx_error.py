@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import onnx
@@ -83,7 +83,7 @@ class Unoptimized:
         self._dtypes = _dtypes(model)
         self._results = self._computed(self.outputs, self.inputs)
         self._precision = self._coarsest(self.outputs, self.inputs)
-        self._moved_results = cache(partial(self._moved, self.outputs, self.inputs, self._precision, False))
+        self._moved_results = partial(self._moved, self.outputs, self.inputs, self._precision, False)
 
     def inside(self, optimized: onnx.ModelProto, alone: bool = False) -> Departure | None:
         """The first value of ``optimized`` that its nodes make wrong of right operands; None where there is none.
@@ -174,15 +174,16 @@ class Unoptimized:
         alone: bool,
         roundings: float,
         ways: int,
-    ) -> list[Values]:
+    ) -> Iterator[Values]:
         """``names`` computed of operands that are moved by so many roundings to ``precision``, in so many ways."""
         if precision is None or not any(value.is_floating_point() for value in operands.values()):
-            return []
+            return
         shaken = partial(_shaken, precision, torch.Generator().manual_seed(0), roundings)
-        try:
-            return [self._computed(names, {n: shaken(v) for n, v in operands.items()}, alone) for _ in range(ways)]
-        except ExecutionError:
-            return []
+        for _ in range(ways):
+            try:
+                yield self._computed(names, {n: shaken(v) for n, v in operands.items()}, alone)
+            except ExecutionError:
+                return
 
 
 def _windows(names: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -193,9 +194,9 @@ def _one_by_one(run: OnnxRun, names: Sequence[str]) -> dict[str, torch.Tensor]:
     return {name: run.values([name])[name] for name in names}
 
 
-def _of(name: str, moved: Callable[[float, int], Sequence[Values]]) -> Moved:
+def _of(name: str, moved: Callable[[float, int], Iterator[Values]]) -> Moved:
     """What becomes of one of the values that ``moved`` gives."""
-    return lambda roundings, ways: [each[name] for each in moved(roundings, ways)]
+    return lambda roundings, ways: (each[name] for each in moved(roundings, ways))
 
 
 def _departure(
