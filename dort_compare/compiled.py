@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from dort_compare.backends import CompiledGraph
 from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBackendError, UsageError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
-from dort_compare.trace.wrapped import plain_buffers, plain_parameters
 
 
 class Compiled:
@@ -27,8 +25,8 @@ class Compiled:
 
     def __init__(self, model: nn.Module, backend: Any, dynamic: bool | None = None) -> None:
         torch._dynamo.reset()
-        self._parameters = plain_parameters(model)
-        self._buffers = partial(plain_buffers, model)
+        self._parameters = dict(model.named_parameters())
+        self._buffers = model.named_buffers
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
         self._breaks = Counter(counters["graph_break"])
 

@@ -15,7 +15,6 @@ from dort_compare.errors import DortError, RuntimeUnavailableError
 from dort_compare.report import Report
 from dort_compare.trace import run_module
 from dort_compare.trace.modules import Call
-from dort_compare.trace.wrapped import plain_parameters
 
 
 def trial(
@@ -64,5 +63,5 @@ def trial(
     except Exception as problem:  # noqa: BLE001  (whose fault it is, plain eager tells)
         failure = problem
     with theirs(f"the model of {factory}" + (f", or {loss}," if loss else "")):
-        run_module(module, plain_parameters(module), call)
+        run_module(module, dict(module.named_parameters()), call)
     raise failure

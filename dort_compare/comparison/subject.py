@@ -14,7 +14,6 @@ from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, given
-from dort_compare.trace.wrapped import plain_buffers, plain_parameters
 
 
 class Subject:
@@ -27,8 +26,8 @@ class Subject:
 
     @property
     def parameters(self) -> Mapping[str, torch.Tensor]:
-        """The parameters by name, or what they are made of."""
-        return plain_parameters(self.model)
+        """The parameters by name."""
+        return dict(self.model.named_parameters())
 
     @property
     def given(self) -> Mapping[str, torch.Tensor]:
@@ -37,7 +36,7 @@ class Subject:
 
     def run(self) -> Outcome:
         """The outcome in plain eager."""
-        return run_module(self.model, self.parameters, self.call, functools.partial(plain_buffers, self.model))
+        return run_module(self.model, self.parameters, self.call, self.model.named_buffers)
 
     def run_watched(self) -> tuple[Outcome, EagerModules]:
         """The same, with what the modules gave."""

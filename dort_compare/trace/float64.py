@@ -39,6 +39,12 @@ def _with_bytes(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> 
     return x @ weight.to(x.dtype).mT * scales
 
 
+_LACKING: MappingProxyType[Any, Callable[..., Any]] = MappingProxyType(
+    {**PLAIN, aten._weight_int8pack_mm.default: _with_bytes}
+)
+"""What stands for kernels that float64 lacks."""
+
+
 class Float64(Interpreter):
     """Runs a graph with floating operands and dtype arguments raised; integers and booleans stay what they are.
 
@@ -102,9 +108,7 @@ def call_raised(target: Any, args: Any, kwargs: Any, raised: Callable[[Any], Any
         args = (*args[:2], False)  # half_to_float has no meaning for operands that are raised
     if target in _DISTANCES and args[-2] == math.inf:
         args = (*args[:-1], _DISTANCES[target](*args))  # the gradient goes where a difference equals it
-    if target is aten._weight_int8pack_mm.default:
-        target = _with_bytes
-    return pytree.tree_map(raised, (PLAIN.get(target) or reproducible(target))(*args, **kwargs))
+    return pytree.tree_map(raised, (_LACKING.get(target) or reproducible(target))(*args, **kwargs))
 
 
 def _raised(value: Any) -> Any:

@@ -18,7 +18,7 @@ from dort_compare.scalars import as_tensor
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.trees import named_leaves
-from dort_compare.trace.wrapped import is_wrapper, plain_buffers, plain_parameters, plain_tensors
+from dort_compare.trace.wrapped import is_wrapper, plain_tensors
 
 Loss = Callable[[Any], torch.Tensor]
 Buffers = Callable[[], Iterable[tuple[str, torch.Tensor]]]
@@ -93,7 +93,7 @@ def run_module(
     if call.backward:
         _refuse_gradients_by_wrappers(function)
     arguments = given(parameters, call)
-    held = {**arguments, **dict(buffers())}
+    held = {**arguments, **dict(plain_tensors(buffers()))}
     written = [*_written(function, call), *held.values()]
     sources = {name: each for name, each in arguments.items() if each.requires_grad}
     with _mended(), seeded(), attributes_kept(function), restored(written) as before:
@@ -103,7 +103,7 @@ def run_module(
             outputs = _named_tensors(result)
             loss = _loss(result, outputs, call) if call.backward else None
         gradients = _gradients(loss, sources) if loss is not None else {}
-        updates = _updates(held, {**arguments, **dict(buffers())}, before)
+        updates = _updates(held, {**arguments, **dict(plain_tensors(buffers()))}, before)
         return Outcome(_kept(outputs, _written(function, call)), gradients, updates, held)
 
 
@@ -163,11 +163,9 @@ def _mended() -> Iterator[None]:
 
 def _state(function: Callable[..., Any], call: Call) -> list[torch.Tensor]:
     """Parameters and buffers, or what they are made of, and arguments."""
-    state: list[torch.Tensor] = []
-    if isinstance(function, nn.Module):
-        state = [*plain_parameters(function).values(), *(tensor for _, tensor in plain_buffers(function))]
+    named = (*function.named_parameters(), *function.named_buffers()) if isinstance(function, nn.Module) else ()
     leaves = pytree.tree_leaves((tuple(call.args), dict(call.kwargs)))
-    return state + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [tensor for _, tensor in plain_tensors(named)] + [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _refuse_foreign(tensors: Iterable[torch.Tensor], what: str) -> None:
@@ -289,7 +287,9 @@ def _projection(outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def given(parameters: Mapping[str, torch.Tensor], call: Call) -> dict[str, torch.Tensor]:
-    """The parameters and the tensors among the arguments, by the names that their gradients have."""
+    """The parameters, or what they are made of, and the tensors among the arguments, by the names that their gradients
+    have."""
     leaves = (*named_leaves(tuple(call.args)), *named_leaves(dict(call.kwargs)))
     arguments = {f"argument{path}": leaf for path, leaf in leaves}
-    return {name: value for name, value in {**parameters, **arguments}.items() if isinstance(value, torch.Tensor)}
+    named = {**parameters, **arguments}.items()
+    return dict(plain_tensors((name, value) for name, value in named if isinstance(value, torch.Tensor)))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TraceableWrapperSubclass, is_traceable_wrapper_subclass
 
 
@@ -21,16 +20,6 @@ def plain_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[s
             yield from plain_tensors((f"{name}.{each}", getattr(tensor, each)) for each in inner)
         else:
             yield name, tensor
-
-
-def plain_parameters(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters of a module by name, or what they are made of."""
-    return dict(plain_tensors(module.named_parameters()))
-
-
-def plain_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The buffers of a module with their names, or what they are made of."""
-    return plain_tensors(module.named_buffers())
 
 
 def is_wrapper(tensor: torch.Tensor) -> TypeGuard[TraceableWrapperSubclass]:

@@ -16,8 +16,8 @@ from dort_compare.compiled import graph_run
 from dort_compare.errors import UsageError
 from dort_compare.offline import check
 from dort_compare.trace.in_float64 import run_in_float64
-from dort_compare.trace.modules import Call, Outcome, run_module
-from dort_compare.trace.wrapped import plain_buffers, plain_parameters
+from dort_compare.trace.modules import Call, Outcome, given, run_module
+from dort_compare.trace.wrapped import plain_tensors
 
 aten = torch.ops.aten
 
@@ -71,8 +71,9 @@ class Adapted(nn.Module):
 
 def test_they_go_by_the_names_of_what_they_are_made_of() -> None:
     made_of = ["weight.integers", "weight.scale"]
-    assert [*plain_parameters(Adapted())] == [*made_of, "adapter.weight", "adapter.bias"]
-    assert [name for name, _ in plain_buffers(Adapted())] == ["shift.integers", "shift.scale"]
+    named = given(dict(Adapted().named_parameters()), Call(()))
+    assert [*named] == [*made_of, "adapter.weight", "adapter.bias"]
+    assert [name for name, _ in plain_tensors(Adapted().named_buffers())] == ["shift.integers", "shift.scale"]
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -87,7 +88,9 @@ def test_they_are_compared(dtype: torch.dtype, backward: bool, tmp_path: Path) -
     assert {"aten._to_copy.default", "aten.mul.Tensor", "aten.tanh.default"} <= {row.target for row in report.rows}
     gradients = {"adapter.weight", "adapter.bias"} if backward else set()
     assert {row.name for row in report.outputs if row.kind == "gradient"} == gradients
-    named = graph_run(found.graphs[0], {**plain_parameters(model), **dict(plain_buffers(model))}).input_names
+    named = graph_run(
+        found.graphs[0], dict(plain_tensors((*model.named_parameters(), *model.named_buffers())))
+    ).input_names
     assert {"weight.integers", "weight.scale", "shift.integers", "shift.scale"} <= {*named.values()}
     assert check(tmp_path).verdict == "agree"
 
@@ -133,6 +136,6 @@ class Growing(Adapted):
 def test_what_is_written_in_one_is_an_update_and_has_its_content_back() -> None:
     model = Growing()
     before = model.weight.scale.clone()
-    outcome = run_module(model, plain_parameters(model), Call((torch.randn(2, 16),)), lambda: plain_buffers(model))
+    outcome = run_module(model, dict(model.named_parameters()), Call((torch.randn(2, 16),)), model.named_buffers)
     assert torch.equal(outcome.updates["weight.scale"], 2 * before)
     assert torch.equal(model.weight.scale, before)

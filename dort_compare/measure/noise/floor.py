@@ -25,6 +25,8 @@ MOSTLY_NOISE = 0.1
 """A value that errs by more than this share of its largest element holds less than a digit."""
 MANY = 64
 """So many elements hold the typical error for sure; of fewer, torch's may all happen to be small."""
+LOOSE = 4.0
+"""A floor of so many times what roundings of the result add is made by what they move."""
 _IN_SEQUENCE = 25
 """Sums of no more terms stay within `_ROUNDINGS` where they are added one after another."""
 

@@ -19,7 +19,7 @@ from dort_compare.measure.noise.extremes import (
     masks_of_both,
     may_be_extreme,
 )
-from dort_compare.measure.noise.floor import growth, rounding_of, rounding_of_sum
+from dort_compare.measure.noise.floor import LOOSE, growth, rounding_of, rounding_of_sum
 from dort_compare.measure.noise.sensitivity import (
     InFloat64,
     of_operands,
@@ -35,9 +35,6 @@ from dort_compare.trace import Replay
 
 _TORCH_MAY = 8.0
 """So many floors torch's own kernel may err before it is no measure any more: some add up in half precision."""
-
-_LOOSE = 4.0
-"""A floor of so many times what roundings of the result add is made by what they move."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,7 @@ def _but_for_wild_elements(sides: _Sides, found: LocalError, hidden: torch.Tenso
     """``found``, but for what is ``hidden``, unless it is noise only by what roundings move elsewhere in the tensor."""
     left = found
     while left.is_noise and left.torch_vs_float64 is not None:
-        if left.noise_floor <= _LOOSE * sides.allowed * float(left.distance.scale or 0):
+        if left.noise_floor <= LOOSE * sides.allowed * float(left.distance.scale or 0):
             break
         wild = wild_elements(InFloat64(sides.replay, sides.node, hidden))
         if wild is None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from dort_compare.measure.distance.metrics import Number, deviation
+from dort_compare.measure.distance.metrics import Number
 from dort_compare.measure.noise.extremes import but_for_extremes, extremes_of_both
-from dort_compare.measure.noise.floor import rounding, rounding_of
+from dort_compare.measure.noise.floor import LOOSE, rounding, rounding_of
+from dort_compare.measure.noise.shake import furthest, furthest_by_element
 from dort_compare.measure.noise.small_parts import FAR
 
 _MAY_MOVE = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
@@ -24,8 +25,6 @@ _FEW = 8
 """Of more elements than so many at a threshold, one moves over it in two ways."""
 _MISSED = 8
 """One in so many elements at a threshold, at most, moves over it in none of all ways."""
-_LOOSE = 4.0
-"""A floor of so many times what roundings of the result add is made by what they move."""
 
 Roundings = Callable[[torch.dtype | None, float], float]
 """What roundings add of themselves: in a dtype, to a value whose largest element is the number."""
@@ -62,14 +61,14 @@ def local_error_by_moving(
     if not error.is_noise or precision is None or not expected.is_floating_point():
         return error
     of_roundings = of_one_op(precision, but_for_extremes(expected, value)[0])
-    if error.noise_floor <= _LOOSE * of_roundings or _count(expected, value, of_roundings) <= _FEW:
+    if error.noise_floor <= LOOSE * of_roundings or _count(expected, value, of_roundings) <= _FEW:
         return error
     jump = _elements_that_jump(base, moved, _MAY_MOVE[precision])
     if jump is None:
         return error
 
     def calm(roundings: float, ways: int) -> Iterator[torch.Tensor]:
-        return (each.masked_fill(jump, 0) for each in moved(roundings, ways) if each.shape == jump.shape)
+        return _but_for(jump, moved(roundings, ways))
 
     sides = [each.masked_fill(jump, 0) for each in (expected, value, base)]
     left = moved_error(sides[0], sides[1], sides[2], calm, precision)
@@ -98,8 +97,10 @@ def moved_error(
     if gap <= floor or precision is None:
         return MovedError(gap, floor)
     ways = _WAYS if _count(expected, value, floor) > _FEW else _SURELY
-    sides = moved(_MAY_MOVE[precision], ways)
-    return MovedError(gap, floor + _furthest(base, sides, extremes_of_both(expected, value)))
+    sides, extreme = moved(_MAY_MOVE[precision], ways), extremes_of_both(expected, value)
+    if extreme is not None:
+        base, sides = base.masked_fill(extreme, 0), _but_for(extreme, sides)
+    return MovedError(gap, floor + furthest(base, sides))
 
 
 def _of_integers(expected: torch.Tensor, value: torch.Tensor, base: torch.Tensor, moved: Moved) -> MovedError:
@@ -112,34 +113,21 @@ def _of_integers(expected: torch.Tensor, value: torch.Tensor, base: torch.Tensor
     return MovedError(count if count * _MISSED > int(differ.sum()) - count else 0)
 
 
+def _but_for(hidden: torch.Tensor, sides: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+    return (each.masked_fill(hidden, 0) for each in sides if each.shape == hidden.shape)
+
+
 def _count(expected: torch.Tensor, value: torch.Tensor, floor: float) -> int:
     """How many elements lie further apart than ``floor``."""
     return int(((expected.double() - value.double()).abs() > floor).sum())
 
 
-def _furthest(base: torch.Tensor, moved: Iterable[torch.Tensor], hidden: torch.Tensor | None) -> float:
-    def shown(side: torch.Tensor) -> torch.Tensor:
-        return side if hidden is None else side.masked_fill(hidden, 0)
-
-    first = shown(base)
-    return max((deviation(first, shown(each)) for each in moved if each.shape == base.shape), default=0.0)
-
-
 def _elements_that_jump(base: torch.Tensor, moved: Moved, roundings: float) -> torch.Tensor | None:
     """Where so many roundings of the operands move a value over a threshold; None where that is everywhere, or nowhere:
     where they move it much further than one does."""
-    one, many = (_gaps(base, moved(each, _WAYS)) for each in (1.0, roundings))
+    one, many = (furthest_by_element(base, moved(each, _WAYS)) for each in (1.0, roundings))
     if not 0 < many.max() <= math.sqrt(roundings) * one.max():
         return None
-    furthest = _gaps(base, moved(roundings, _SURELY))
-    jump = furthest * FAR >= furthest.max()
+    most = furthest_by_element(base, moved(roundings, _SURELY))
+    jump = most * FAR >= most.max()
     return None if jump.all() else jump
-
-
-def _gaps(base: torch.Tensor, moved: Iterable[torch.Tensor]) -> torch.Tensor:
-    """How far each element moves at most."""
-    furthest = torch.zeros_like(base, dtype=torch.float64)
-    for each in moved:
-        if each.shape == base.shape:
-            furthest = torch.maximum(furthest, (each.double() - base.double()).abs().nan_to_num(0.0, 0.0))
-    return furthest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,10 +12,9 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import HALF, coarsest
-from dort_compare.measure.distance.metrics import deviation
 from dort_compare.measure.noise.exact import is_exact
 from dort_compare.measure.noise.floor import MANY, growth, smallest_normal
-from dort_compare.measure.noise.shake import shake
+from dort_compare.measure.noise.shake import furthest, furthest_by_element, shake
 from dort_compare.measure.noise.small_parts import FAR
 from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
 from dort_compare.provenance import call_of
@@ -108,7 +108,7 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
         return outside + _moved_inside(of, exact, samples, _BETWEEN)
     inside = _moved_inside(of, exact, samples, _SHAKEN * growth(many))
     if _is_one_element_by_element(of):
-        return inside + _furthest(exact, of.of_rounded(dtype))
+        return inside + furthest(exact, of.of_rounded(dtype))
     moved = max(inside, _moved(of, exact, torch.float32, samples, _SHAKEN * growth(many)))
     coarse = coarsest(of.replay.dtypes()) if of.replay.is_chain else None
     return moved if coarse is None else max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
@@ -128,11 +128,9 @@ def wild_elements(of: InFloat64) -> torch.Tensor | None:
     coarse = of.replay.between or (coarsest(of.replay.dtypes()) if of.replay.is_chain else None)
     outside = _shaken(coarse or torch.float32)
     inside = _shaken_inside(of)
-    moved = torch.zeros_like(exact)
-    for _ in range(2 * _SHAKES):
-        for result in (of.moved(outside), None if of.replay.is_chain else of.moved_inside(inside)):
-            if result is not None and result.shape == exact.shape:
-                moved = torch.maximum(moved, (result - exact).abs().nan_to_num(0.0, 0.0))
+    results = (of.moved(outside) for _ in range(2 * _SHAKES))
+    inner = () if of.replay.is_chain else (of.moved_inside(inside) for _ in range(2 * _SHAKES))
+    moved = furthest_by_element(exact, itertools.chain(results, inner))
     wild = moved * FAR >= moved.max()
     if moved.max() == 0 or wild.all():
         return None
@@ -209,12 +207,12 @@ def _at_once_or_one(
     """How far a result moves by so many roundings at once, or so many times as far as by one, whichever is less: over
     a threshold one jump is all there is, and next to a singular matrix many at once are out of proportion."""
 
-    def furthest(roundings: float) -> float:
+    def moved_by(roundings: float) -> float:
         change = shaken(roundings)
-        return _furthest(exact, (move(change) for _ in range(samples)))
+        return furthest(exact, (move(change) for _ in range(samples)))
 
-    at_once = furthest(roundings)
-    return min(at_once, roundings * furthest(1.0)) if at_once else 0.0
+    at_once = moved_by(roundings)
+    return min(at_once, roundings * moved_by(1.0)) if at_once else 0.0
 
 
 def _shaken_inside(of: InFloat64, roundings: float = 1.0) -> Change:
@@ -234,10 +232,6 @@ def _samples(of: InFloat64, exact: torch.Tensor) -> int:
     left = ~of.hidden.reshape(-1, exact.shape[-1])
     elements, rows = max(int(left.sum()), 1), max(int(left.any(-1).sum()), 1)
     return min(max(math.ceil(MANY / elements), math.ceil(_SHAKES / rows)), _SHAKES)
-
-
-def _furthest(exact: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
-    return max((deviation(exact, r) for r in results if r is not None and r.shape == exact.shape), default=0.0)
 
 
 def _shaken(dtype: torch.dtype, roundings: float = 1.0) -> Change:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
 
 from dort_compare.dtypes import HALF
+from dort_compare.measure.distance.metrics import deviation
 from dort_compare.measure.noise.extremes import masks
 from dort_compare.trace.spacing import spacing
 
@@ -16,6 +19,23 @@ def shake(
     ``precision``."""
     signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
     return value.double() + signs * roundings * spacing(value, precision)
+
+
+def furthest(base: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
+    """The most that any element of ``results``, those of the shape of ``base``, lies from it."""
+    return max((deviation(base, each) for each in _alike(base, results)), default=0.0)
+
+
+def furthest_by_element(base: torch.Tensor, results: Iterable[torch.Tensor | None]) -> torch.Tensor:
+    """The same of each element, in float64; 0 where it is not finite."""
+    found = torch.zeros_like(base, dtype=torch.float64)
+    for each in _alike(base, results):
+        found = torch.maximum(found, (each.double() - base.double()).abs().nan_to_num(0.0, 0.0))
+    return found
+
+
+def _alike(base: torch.Tensor, results: Iterable[torch.Tensor | None]) -> Iterator[torch.Tensor]:
+    return (each for each in results if each is not None and each.shape == base.shape)
 
 
 def but_for_masks(value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import onnx
@@ -83,7 +83,8 @@ class Unoptimized:
         self._dtypes = _dtypes(model)
         self._results = self._computed(self.outputs, self.inputs)
         self._precision = self._coarsest(self.outputs, self.inputs)
-        self._moved_results = partial(self._moved, self.outputs, self.inputs, self._precision, False)
+        moved = partial(self._moved, self.outputs, self.inputs, self._precision, False)
+        self._moved_results = cache(lambda roundings, ways: list(moved(roundings, ways)))
 
     def inside(self, optimized: onnx.ModelProto, alone: bool = False) -> Departure | None:
         """The first value of ``optimized`` that its nodes make wrong of right operands; None where there is none.
@@ -148,7 +149,9 @@ class Unoptimized:
         if isinstance(value, ExecutionError):
             return False
         left = self._quantized.left(name, expected)
-        return bool(left) and all(_is_within_roundings(each, value) for each in left)
+        errors = (partial(moved_error, each, value, each, _unmoved, expected.dtype) for each in left)
+        found = (_departure(name, each, value, error) for each, error in zip(left, errors, strict=True))
+        return bool(left) and all(departure is None for departure in found)
 
     def _between(self, names: Sequence[str], operands: Values) -> list[int]:
         return self._parts.between(names, operands.__contains__)
@@ -194,7 +197,12 @@ def _one_by_one(run: OnnxRun, names: Sequence[str]) -> dict[str, torch.Tensor]:
     return {name: run.values([name])[name] for name in names}
 
 
-def _of(name: str, moved: Callable[[float, int], Iterator[Values]]) -> Moved:
+def _unmoved(*_: float) -> tuple[torch.Tensor, ...]:
+    """For values that nothing but their own roundings excuses."""
+    return ()
+
+
+def _of(name: str, moved: Callable[[float, int], Iterable[Values]]) -> Moved:
     """What becomes of one of the values that ``moved`` gives."""
     return lambda roundings, ways: (each[name] for each in moved(roundings, ways))
 
@@ -220,14 +228,6 @@ def _departure(
         distance=whole,
         noise_floor=found.noise_floor,
     )
-
-
-def _is_within_roundings(expected: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether ``value`` is ``expected`` but for the roundings of one op."""
-    whole = distance(expected, value)
-    if whole.finding is not None or whole.max_abs is None:
-        return False
-    return whole.equal or moved_error(expected, value, expected, lambda *_: [], expected.dtype).is_noise
 
 
 def _of_whole_graph(precision: torch.dtype | None, scale: float) -> float:
