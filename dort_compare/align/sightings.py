@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.utils._pytree import tree_map_only
 
 from dort_compare.align.traced_calls import (
     TracedCall,
@@ -26,6 +27,15 @@ from dort_compare.trace.module_calls import Identity, Kind, ModuleCall, ModuleCa
 from dort_compare.trace.watched import See
 
 RunGraph = Callable[[fx.GraphModule, list[Any], See], Any]
+
+
+def _no_view(result: torch.Tensor) -> torch.Tensor:
+    """The same memory as no view to autograd, as ONNX Runtime's results are none: later code may write into it."""
+    if not result._is_view() or result.layout != torch.strided:
+        return result
+    result = result.resolve_conj().resolve_neg()
+    place = (result.storage_offset(), result.shape, result.stride())
+    return result.new_empty(0).set_(result.untyped_storage(), *place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +117,7 @@ class Lookout:
             for show in shows.pop(node, ()):
                 show(value)
 
-        return self._run_graph(graph.graph_module, arguments, see)
+        return tree_map_only(torch.Tensor, _no_view, self._run_graph(graph.graph_module, arguments, see))
 
     def _outputs(self, graph: TracedGraph) -> _Shows:
         active = self.calls.active[-1].module if self.calls.active else ""

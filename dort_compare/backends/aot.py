@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from dort_compare.backends.written_views import show_inputs
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.decompositions import Decomposition
+from dort_compare.lowering.interpolation import whole_interpolation
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.margin_loss import right_margin_loss
 from dort_compare.lowering.torch_export import export_with_torch
@@ -66,6 +67,7 @@ def aot_backend(
             inductor_config.patch(fallback_random=True),
             _plain_recurrent_layers(),
             right_margin_loss(),
+            whole_interpolation() if options.exporter == "native" else nullcontext(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
             traced = told.around(_agreed(compiler, table))

@@ -6,27 +6,20 @@ loss for every target that holds a -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from unittest.mock import patch
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKey
 from torch.nn import _reduction as reductions
 
-_OP = torch.ops.aten.multilabel_margin_loss_forward.default
+from dort_compare.lowering.before_autograd import traced_by
+
+aten = torch.ops.aten
 
 
-@contextmanager
-def right_margin_loss() -> Iterator[None]:
-    """Traces the loss as its kernel computes it: torch decomposes it before autograd, where it asks no table."""
-    with patch.dict(_OP.py_kernels, {DispatchKey.Autograd: multilabel_margin_loss_forward}):
-        _OP._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            _OP._dispatch_cache.clear()
+def right_margin_loss() -> AbstractContextManager[None]:
+    """Traces the loss as its kernel computes it: torch decomposes it before autograd."""
+    return traced_by(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss_forward)
 
 
 def multilabel_margin_loss_forward(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:

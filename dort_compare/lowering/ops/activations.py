@@ -7,11 +7,11 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.builder import Builder, dtype_of
 from dort_compare.lowering.ops.elementary import expm1
 from dort_compare.lowering.ops.erf import erf
-from dort_compare.lowering.ops.logarithm import log1p
-from dort_compare.lowering.ops.operands import Number, same_shape
+from dort_compare.lowering.ops.logarithm import log1p_of_fraction
+from dort_compare.lowering.ops.operands import Number, same_shape, scaled
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -57,6 +57,8 @@ def gelu(op: Builder, x: ir.Value, approximate: str = "none") -> ir.Value:
 
     x times the normal distribution function, or x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
     """
+    if op.opset >= 20 and dtype_of(x) == torch.float32:
+        return op.Gelu(x, approximate=approximate)
     if approximate == "none":
         return op.Mul(x, _normal_cdf(op, x))
     tanh = op.Tanh(op.Mul(_cubic(op, x), _GELU_BETA))
@@ -95,8 +97,8 @@ def gelu_backward(op: Builder, grad: ir.Value, x: ir.Value, approximate: str = "
 @in_float32
 def elu(op: Builder, x: ir.Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> ir.Value:
     """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
-    negative = op.Mul(expm1(op, op.Mul(x, input_scale)), alpha * scale)
-    return op.Where(op.Less(x, 0), negative, op.Mul(x, scale))
+    negative = scaled(op, expm1(op, scaled(op, x, input_scale)), alpha * scale)
+    return op.Where(op.Less(x, 0), negative, scaled(op, x, scale))
 
 
 @lowering(aten.celu.default)
@@ -130,19 +132,22 @@ def elu_backward(
 def softplus(op: Builder, x: ir.Value, beta: Number = 1, threshold: Number = 20) -> ir.Value:
     """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor
 
-    log(1 + exp(beta x)) / beta; x itself where beta x exceeds the threshold.
+    log(1 + exp(beta x)) / beta; x itself where beta x exceeds the threshold, as the former is in float32 from 20 on.
     """
-    scaled = op.Mul(x, beta)
-    return op.Where(op.Greater(scaled, threshold), x, op.Div(log1p(op, op.Exp(scaled)), beta))
+    steep = scaled(op, x, beta)
+    soft = op.Add(op.Max(steep, 0), log1p_of_fraction(op, op.Exp(op.Neg(op.Abs(steep)))))
+    if beta == 1 and threshold >= 20 and dtype_of(x) == torch.float32:
+        return soft
+    return op.Where(op.Greater(steep, threshold), x, op.Div(soft, beta))
 
 
 @lowering(aten.softplus_backward.default)
 @in_float32
 def softplus_backward(op: Builder, grad: ir.Value, x: ir.Value, beta: Number, threshold: Number) -> ir.Value:
     """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
-    scaled = op.Mul(x, beta)
-    z = op.Exp(scaled)
-    return op.Where(op.Greater(scaled, threshold), grad, op.Div(op.Mul(grad, z), op.Add(z, 1)))
+    steep = scaled(op, x, beta)
+    z = op.Exp(steep)
+    return op.Where(op.Greater(steep, threshold), grad, op.Div(op.Mul(grad, z), op.Add(z, 1)))
 
 
 @lowering(aten.mish.default)
@@ -192,7 +197,7 @@ def log_sigmoid_forward(op: Builder, x: ir.Value) -> tuple[ir.Value, ir.Value | 
     z = op.Exp(op.Neg(op.Abs(x)))
     output, buffer = op.result
     filled = same_shape(output.shape, buffer.shape)
-    return op.Sub(op.Min(x, 0), log1p(op, z)), z if filled else op.const([], buffer.dtype)
+    return op.Sub(op.Min(x, 0), log1p_of_fraction(op, z)), z if filled else op.const([], buffer.dtype)
 
 
 @lowering(aten.log_sigmoid_backward.default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -128,9 +129,24 @@ def clamp_tensor(op: Builder, x: ir.Value, min: ir.Value | None = None, max: ir.
 
 @in_kernel_dtype()
 def _clamped(op: Builder, x: ir.Value, low: ir.Value | None, high: ir.Value | None) -> ir.Value:
+    if low is not None and high is not None and _is_number(low) and _is_number(high):
+        return between(op, x, low, high)
     if low is not None:
         x = op.Max(x, low)
     return x if high is None else op.Min(x, high)
+
+
+def _is_number(bound: ir.Value) -> bool:
+    held = bound.const_value
+    return held is not None and not held.shape and not math.isnan(held.numpy())
+
+
+def between(op: Builder, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+    """``x`` within two numbers that are not NaN, ``high`` where they are the wrong way round; NaN stays.
+
+    ONNX Runtime's Clip on CUDA makes ``low`` of NaN.
+    """
+    return op.Min(op.Max(x, low), high) if op.on_cuda else op.Clip(x, low, high)
 
 
 @lowering(aten.where.self, prims.where.default, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)

@@ -10,6 +10,7 @@ import torch
 from dort_compare.lowering.builder import Builder, dtype_of
 from dort_compare.lowering.ops.elementary import elementary, exp2
 from dort_compare.lowering.ops.operands import in_kernel_dtype
+from dort_compare.lowering.ops.polynomial import polynomial
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -26,6 +27,18 @@ def log1p(op: Builder, x: ir.Value) -> ir.Value:
     kept = op.Sub(u, 1)
     left = op.Where(op.Equal(kept, x), 0, op.Div(op.Sub(x, kept), u))
     return op.Where(op.Greater(op.Abs(kept), 0), op.Add(op.Log(u), left), x)
+
+
+_ATANH = (0.28178335086734545, 0.27960602747171467, 0.40024910279538121, 0.66666314682128475, 2.0)
+"""2 atanh(s) / s as a polynomial in s^2, off by 4e-9 of it at most for s up to 1/3 (by Remez' algorithm)."""
+
+
+def log1p_of_fraction(op: Builder, x: ir.Value) -> ir.Value:
+    """log(1 + x) for x from 0 to 1; in float32 as 2 atanh(s) with s = x / (2 + x), faster than by ONNX's Log."""
+    if dtype_of(x) != torch.float32:
+        return log1p(op, x)
+    s = op.Div(x, op.Add(x, 2))
+    return op.Mul(s, polynomial(op, op.Mul(s, s), _ATANH))
 
 
 @elementary(aten.log2.default, prims.log2.default)
@@ -54,14 +67,14 @@ def logaddexp(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     max(x, y) + log(1 + exp(-|x - y|)), the difference 0 where both are the same infinity.
     """
-    return op.Add(op.Max(x, y), log1p(op, op.Exp(op.Neg(_distance(op, x, y)))))
+    return op.Add(op.Max(x, y), log1p_of_fraction(op, op.Exp(op.Neg(_distance(op, x, y)))))
 
 
 @lowering(aten.logaddexp2.default)
 @in_kernel_dtype()
 def logaddexp2(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """logaddexp2(Tensor self, Tensor other) -> Tensor"""
-    bits = op.Div(log1p(op, exp2(op, op.Neg(_distance(op, x, y)))), math.log(2))
+    bits = op.Div(log1p_of_fraction(op, exp2(op, op.Neg(_distance(op, x, y)))), math.log(2))
     return op.Add(op.Max(x, y), bits)
 
 

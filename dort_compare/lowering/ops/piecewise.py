@@ -10,8 +10,8 @@ import onnx_ir as ir
 import torch
 from torch.torch_version import TorchVersion
 
-from dort_compare.lowering.builder import Builder, fake_of
-from dort_compare.lowering.ops.comparison import clamp
+from dort_compare.lowering.builder import Builder, dtype_of, fake_of
+from dort_compare.lowering.ops.comparison import between, clamp
 from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -56,7 +56,14 @@ def _threshold_backward(op: Builder, grad: ir.Value, x: ir.Value, threshold: ir.
 @in_float32
 def leaky_relu(op: Builder, x: ir.Value, negative_slope: Number = 0.01) -> ir.Value:
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
-    return op.Where(op.Greater(x, 0), x, op.Mul(x, negative_slope))
+    return _leaky(op, x, negative_slope)
+
+
+def _leaky(op: Builder, x: ir.Value, slope: Number) -> ir.Value:
+    """ONNX Runtime's CPU provider has LeakyRelu in float32 alone."""
+    if dtype_of(x) == torch.float32:
+        return op.LeakyRelu(x, alpha=float(slope))
+    return op.Where(op.Greater(x, 0), x, op.Mul(x, slope))
 
 
 @lowering(aten.leaky_relu_backward.default)
@@ -85,7 +92,7 @@ def rrelu_with_noise(
     """
     if training:
         raise op.unsupported("in training it draws random numbers")
-    return op.Where(op.Greater(x, 0), x, op.Mul(x, (lower + upper) / 2))
+    return _leaky(op, x, (lower + upper) / 2)
 
 
 @lowering(aten._prelu_kernel.default)
@@ -130,7 +137,7 @@ def hardsigmoid(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _clamped_to_six(op: Builder, x: ir.Value) -> ir.Value:
-    return op.Min(op.Max(op.Add(x, 3), 0), 6)
+    return between(op, op.Add(x, 3), op.const(0, dtype_of(x)), op.const(6, dtype_of(x)))
 
 
 @lowering(aten.hardsigmoid_backward.default)

@@ -32,14 +32,17 @@ def _cubic(x: Tensor) -> Tensor:
 _HALF_WIDTH: dict[Filter, int] = {_linear: 1, _cubic: 2}
 
 
+def scale_of(size: int, steps: int, align_corners: bool, factor: float | None, dtype: torch.dtype) -> Tensor:
+    """How many pixels of the image one new pixel is wide, rounded to ``dtype`` as torch's kernels do."""
+    if align_corners:
+        return torch.tensor((size - 1) / (steps - 1) if steps > 1 else 0.0, dtype=dtype)
+    return torch.tensor(1 / factor if factor else size / steps, dtype=dtype)
+
+
 def _windows(op: Builder, size: int, steps: int, filter_: Filter, align_corners: bool, factor: float | None) -> Windows:
     """The source pixels of each new pixel and their weights, in the dtype and the order of torch's own arithmetic."""
     dtype = opmath(op.result.dtype)
-    if align_corners:
-        ratio = (size - 1) / (steps - 1) if steps > 1 else 0.0
-    else:
-        ratio = 1 / factor if factor else size / steps
-    scale = torch.tensor(ratio, dtype=dtype)
+    scale = scale_of(size, steps, align_corners, factor, dtype)
     stretch = scale.clamp(min=1)
     support = _HALF_WIDTH[filter_] * stretch
     centre = scale * (torch.arange(steps, dtype=dtype) + 0.5)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import torch
 
-from op_rows.row import FLOATS, HALF, SUM, Row, Sample, case, new
+from op_rows.row import FLOATS, HALF, SUM, Row, Sample, Samples, case, new
 
 aten = torch.ops.aten
 
@@ -39,9 +40,46 @@ def resampled(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 1, 1, 6, 6), [4, 4], False, 0.7, 0.75)
 
 
-def resampling_gradients(dtype: torch.dtype) -> Iterable[Sample]:
-    for (x, steps, *rest), _ in resampled(dtype):
-        yield case(new(dtype, *x.shape[:2], *steps), steps, list(x.shape), *rest)
+def interpolations(rank: int, can_align: bool) -> Samples:
+    """Of images of ``rank`` dimensions, some with torch's scale factors; of nearest pixels no corners are aligned."""
+    sizes = ((5, 3, 4), (2, 7, 3), (4, 4, 6))
+    steps = ((9, 6, 4), (3, 2, 3), (1, 13, 4), (4, 5, 1))
+
+    def samples(dtype: torch.dtype) -> Iterable[Sample]:
+        for size, step in itertools.product(sizes, steps):
+            for align_corners in (False, True) if can_align else ((),):
+                corners = [align_corners] if can_align else []
+                yield case(new(dtype, 2, 3, *size[:rank]), list(step[:rank]), *corners)
+        corners, factors = [False] if can_align else [], (1.8, 0.55, 2.0)[:rank]
+        scaled = [int(size * factor) for size, factor in zip(sizes[2], factors, strict=False)]
+        yield case(new(dtype, 1, 2, *sizes[2][:rank]), scaled, *corners, *factors)
+        if can_align:  # torch's meta kernels for nearest pixels refuse an empty image
+            yield case(new(dtype, 0, 2, *sizes[0][:rank]), list(steps[0][:rank]), *corners)
+
+    return samples
+
+
+def gradients_of(samples: Samples) -> Samples:
+    """For each image a gradient of what becomes of it."""
+
+    def turned(dtype: torch.dtype) -> Iterable[Sample]:
+        for (x, steps, *rest), _ in samples(dtype):
+            yield case(new(dtype, *x.shape[:2], *steps), steps, list(x.shape), *rest)
+
+    return turned
+
+
+def interpolation_rows() -> Iterable[Row]:
+    units = 2 * SUM  # places are rounded to float32, in torch too
+    for name, rank in (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3), ("bicubic2d", 2)):
+        yield from interpolation_pair(f"upsample_{name}", interpolations(rank, can_align=True), units)
+    for name, rank in itertools.product(("upsample_nearest", "_upsample_nearest_exact"), (1, 2, 3)):
+        yield from interpolation_pair(f"{name}{rank}d", interpolations(rank, can_align=False), 0.0)
+
+
+def interpolation_pair(name: str, samples: Samples, units: float) -> Iterable[Row]:
+    yield Row(getattr(aten, name).default, (), samples, FLOATS, units)
+    yield Row(getattr(aten, f"{name}_backward").default, (), gradients_of(samples), FLOATS, units or SUM)
 
 
 def resampling_rows() -> Iterable[Row]:
@@ -49,11 +87,12 @@ def resampling_rows() -> Iterable[Row]:
         forward = getattr(aten, f"_upsample_{kind}2d_aa").default
         backward = getattr(aten, f"_upsample_{kind}2d_aa_backward").default
         yield Row(forward, (), resampled, (torch.float32, torch.float64), SUM)
-        yield Row(backward, (), resampling_gradients, (torch.float32, torch.float64), SUM)
+        yield Row(backward, (), gradients_of(resampled), (torch.float32, torch.float64), SUM)
 
 
 ROWS = (
     Row(aten.im2col.default, (), cut, (*FLOATS, torch.bool)),
     Row(aten.col2im.default, (), put_together, (torch.float32, *HALF), SUM),
     *resampling_rows(),
+    *interpolation_rows(),
 )

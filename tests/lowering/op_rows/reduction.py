@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,6 +41,10 @@ def all_sums(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(torch.full([3], 2**40 + 1))
     yield case(torch.full([5], 2**61 + 1))
     yield case(torch.full([5, 60], 300, dtype=torch.int32))
+    if not dtype.is_floating_point and dtype != torch.bool:
+        extremes = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max]).to(dtype)
+        for extreme, to in itertools.product(extremes, (torch.int64, torch.int32, torch.uint8, torch.bool)):
+            yield case(extreme.expand(3000), dtype=to)
 
 
 def means(dtype: torch.dtype) -> Iterable[Sample]:

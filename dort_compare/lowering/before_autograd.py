@@ -1,0 +1,28 @@
+"""What torch takes apart before autograd, where it asks no table of decompositions, traced otherwise for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._C import DispatchKey
+
+_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+
+
+@contextmanager
+def traced_by(op: torch._ops.OpOverload, function: Callable[..., Any] | None) -> Iterator[None]:
+    """``op`` is traced by ``function``, or where that is None as it is, with the gradient that torch has for it."""
+    with patch.dict(op.py_kernels):
+        for key in _KEYS:
+            op.py_kernels.pop(key, None)
+            if function:
+                op.py_kernels[key] = function
+        op._dispatch_cache.clear()
+        try:
+            yield
+        finally:
+            op._dispatch_cache.clear()

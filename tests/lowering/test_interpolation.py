@@ -1,0 +1,87 @@
+"""Interpolation, which torch takes apart before autograd, stays whole where its sizes are known."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import dort_compare
+from dort_compare import DebugBackend
+
+KINDS = [
+    *(("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)),
+    *itertools.product(("nearest", "nearest-exact"), (1, 2, 3)),
+]
+SIZES: list[dict[str, Any]] = [
+    {"scale_factor": 1.7},
+    {"scale_factor": 0.6, "recompute_scale_factor": True},
+    {"size": 9},
+]
+
+
+def image(rank: int) -> Tensor:
+    return torch.randn(2, 3, *(7, 5, 6)[:rank], generator=torch.Generator().manual_seed(0))
+
+
+def both(function: Any, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The result, and the gradient of the sum of its squares, in float64."""
+    leaf = x.to(dtype, copy=True).requires_grad_()
+    value = function(leaf)
+    value.square().sum().backward()
+    assert leaf.grad is not None
+    return value.detach().double(), leaf.grad.double()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: next(iter(size)))
+@pytest.mark.parametrize(("mode", "rank"), KINDS, ids=str)
+def test_values_and_gradients_are_those_of_float64(mode: str, rank: int, size: dict[str, Any], dynamic: bool) -> None:
+    def resized(x: Tensor) -> Tensor:
+        return F.interpolate(x, mode=mode, **size)
+
+    torch._dynamo.reset()
+    backend = DebugBackend(fallback=False)
+    compiled = torch.compile(resized, backend=backend, dynamic=dynamic)
+    found, exact = both(compiled, image(rank), torch.float32), both(resized, image(rank), torch.float64)
+    torch.testing.assert_close(found, exact, rtol=0, atol=2e-5)
+    traced = [str(node.target) for graph in backend.graphs for node in graph.graph_module.graph.nodes]
+    assert sum("upsample" in target for target in traced) == (0 if dynamic else 2)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("x", [torch.zeros(0, 3, 4, 4), torch.randint(0, 255, (1, 3, 4, 4), dtype=torch.uint8)])
+def test_no_image_and_one_of_bytes_are_taken_apart_as_before(x: Tensor, mode: str) -> None:
+    torch._dynamo.reset()
+    resized = torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode), backend=DebugBackend(fallback=False))
+    eager = F.interpolate(x, scale_factor=2, mode=mode)
+    torch.testing.assert_close(resized(x).float(), eager.float(), rtol=0, atol=1)
+
+
+def test_a_mask_of_minus_infinity_stays_one() -> None:
+    """Taken apart, two neighbours of -inf make NaN of their difference."""
+    torch._dynamo.reset()
+    mask = torch.tensor([0.0, 0.0, -torch.inf, -torch.inf, -torch.inf]).expand(1, 1, -1)
+
+    def finer(x: Tensor) -> Tensor:
+        return F.interpolate(x, size=9, mode="linear", align_corners=False)
+
+    compiled = torch.compile(finer, backend=DebugBackend(fallback=False), dynamic=False)
+    torch.testing.assert_close(compiled(mask), finer(mask), equal_nan=True)
+
+
+def test_the_exporter_of_torch_is_given_what_it_converts() -> None:
+    torch._dynamo.reset()
+    backend = DebugBackend(exporter="torch", fallback=False)
+    compiled = torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), backend=backend)
+    exact = both(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), image(2), torch.float64)
+    torch.testing.assert_close(both(compiled, image(2), torch.float32), exact, rtol=0, atol=2e-5)
+
+
+def test_a_comparison_agrees() -> None:
+    report = dort_compare.compare(torch.nn.Upsample(scale_factor=1.5, mode="bicubic"), (image(2),), backward=False)
+    assert report.verdict == "agree", str(report)
