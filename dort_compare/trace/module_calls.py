@@ -84,33 +84,73 @@ class ModuleCalls:
         called in a backward pass, to compute activations again, is no call of its own.
         """
 
-        @torch.compiler.disable
-        def entered(module: nn.Module, args: Any) -> None:
-            name = self.names.get(id(module))
-            if name is not None and not _in_backward():
-                self.active.append(self.begin(name))
-                if enter is not None:
-                    enter(self.active[-1], args)
+        with _hooked(_Watcher(self, leave, enter)):
+            yield
 
-        @torch.compiler.disable
-        def left(module: nn.Module, _args: Any, result: Any) -> None:
-            name = self.names.get(id(module))
-            if name is None or _in_backward():
+
+@dataclass(frozen=True, eq=False)
+class _Watcher:
+    """Who is told of the calls of modules: counted by ``calls``, begun and ended."""
+
+    calls: ModuleCalls
+    leave: Callable[[ModuleCall, Any], None]
+    enter: Callable[[ModuleCall, Any], None] | None
+
+    def entered(self, module: nn.Module, args: Any) -> None:
+        name = self.calls.names.get(id(module))
+        if name is not None:
+            self.calls.active.append(self.calls.begin(name))
+            if self.enter is not None:
+                self.enter(self.calls.active[-1], args)
+
+    def left(self, module: nn.Module, result: Any) -> None:
+        name = self.calls.names.get(id(module))
+        while name is not None and self.calls.active:  # calls above it have ended in an exception
+            call = self.calls.active.pop()
+            if call.module == name:
+                self.leave(call, result)
                 return
-            while self.active:  # calls above it have ended in an exception
-                call = self.active.pop()
-                if call.module == name:
-                    leave(call, result)
-                    return
 
-        handles = [register_module_forward_pre_hook(entered), register_module_forward_hook(left)]
-        try:
-            config = torch._dynamo.config  # what torch.cond traces is no call
-            with config.patch(ignore_logger_methods={*config.ignore_logger_methods, entered, left}):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
+
+_WATCHERS: list[_Watcher] = []
+"""As global as torch's hooks, which are the same in every run: dynamo compiles anew for others, with other numbers."""
+
+
+@torch.compiler.disable
+def _entered(module: nn.Module, args: Any) -> None:
+    if not _in_backward():
+        for watcher in _WATCHERS:
+            watcher.entered(module, args)
+
+
+@torch.compiler.disable
+def _left(module: nn.Module, _args: Any, result: Any) -> None:
+    if not _in_backward():
+        for watcher in _WATCHERS:
+            watcher.left(module, result)
+
+
+_HOOKS = {register_module_forward_pre_hook(_entered): _entered, register_module_forward_hook(_left): _left}
+for _handle in _HOOKS:
+    _handle.remove()
+
+
+@contextmanager
+def _hooked(watcher: _Watcher) -> Iterator[None]:
+    """Within it torch's global hooks tell ``watcher``."""
+    config = torch._dynamo.config
+    _WATCHERS.append(watcher)
+    try:
+        for handle, hook in _HOOKS.items():
+            hooks = handle.hooks_dict_ref()
+            assert hooks is not None
+            hooks[handle.id] = hook
+        with config.patch(ignore_logger_methods={*config.ignore_logger_methods, *_HOOKS.values()}):
+            yield  # what torch.cond traces is no call
+    finally:
+        _WATCHERS.remove(watcher)
+        for handle in _HOOKS if not _WATCHERS else ():
+            handle.remove()
 
 
 def _beside(name: str, path: str, other: str) -> str:
