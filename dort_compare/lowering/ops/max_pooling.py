@@ -205,11 +205,18 @@ def adaptive_windows(size: int, steps: int) -> Windows:
 
 
 def _laid_out(op: Builder, x: ir.Value, leading: int, windows: Sequence[torch.Tensor]) -> ir.Value:
-    """From (leading..., sizes) to (leading..., outputs, elements of a window)."""
+    """From (leading..., sizes) to (leading..., outputs, elements of a window).
+
+    Each dimension in turn is the first behind the leading ones when its windows are taken, as whole blocks are gathered
+    faster than single elements.
+    """
     rank = len(windows)
-    for d in reversed(range(rank)):
-        x = windowed(op, x, leading + d, windows[d])
-    outputs = [leading + 2 * d for d in range(rank)]
+    for d in range(rank):
+        if d:
+            place, others = leading + 2 * d, range(leading, leading + rank + d)
+            x = op.Transpose(x, perm=[*range(leading), place, *(each for each in others if each != place)])
+        x = windowed(op, x, leading, windows[d])
+    outputs = [leading + 2 * d for d in reversed(range(rank))]
     turned = op.Transpose(x, perm=[*range(leading), *outputs, *[d + 1 for d in outputs]])
     return op.Reshape(turned, [*[0] * (leading + rank), -1])
 

@@ -37,8 +37,11 @@ def _dtype(x: ir.Value) -> torch.dtype:
 
 
 def _bordered(op: Builder, x: ir.Value, padding: Sequence[int], mode: str) -> ir.Value:
-    """Dimension after dimension, each in parts: ONNX Runtime's Pad takes no negative pads in these modes, and Gather
-    picks the elements of rows one by one."""
+    """By ONNX Runtime's Pad, which takes no negative pads in these modes; else dimension after dimension, in parts, for
+    Gather picks the elements of rows one by one."""
+    if min(padding) >= 0 and _dtype(x) in (torch.float32, torch.float64) and not op.on_cuda:
+        untouched = [0] * (len(shape_of(x)) - len(padding) // 2)
+        return op.Pad(x, [*untouched, *padding[-2::-2], *untouched, *padding[::-2]], mode=mode)
     borders = [(d, _size(op, x, d), before, after) for d, before, after in _borders(len(shape_of(x)), padding)]
     for d, size, before, after in borders:
         parts = [op.Slice(x, [max(-before, 0)], [size - max(-after, 0)], [d])]
