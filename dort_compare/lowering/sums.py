@@ -90,13 +90,15 @@ def _reshaped(op: Builder, x: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
 
 
 def _stages(op: Builder, x: ir.Value, dims: Sequence[int], many_in_rows: int) -> _Stages | None:
-    """How the sum goes in two stages; None for integers, and where its terms are known to be few."""
+    """How the sum goes in two stages; None for integers, where its terms are known to be few, and where their number is
+    not known on CUDA, whose kernels add in pairs."""
     if x.shape is None or not is_floating(x) or 0 in x.shape:
         return None
     own = [x.shape[d] for d in dims]
     known = [size for size in own if isinstance(size, int)]
     are_rows = min(dims) == len(x.shape) - len(dims) > 0
-    if len(known) == len(own) and math.prod(known) <= (many_in_rows if are_rows else _MANY):
+    few = math.prod(known) <= (many_in_rows if are_rows else _MANY)
+    if few if len(known) == len(own) else op.on_cuda:
         return None
     unknown = [d for d, size in enumerate(x.shape) if not isinstance(size, int)]
     is_inferred = len(unknown) == 1 and unknown[0] not in dims

@@ -9,6 +9,7 @@ import torch
 from op_calls import Call
 from torch import Tensor
 
+from dort_compare import DebugBackend
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering.builder import Builder
 from dort_compare.runtime import newest_opset
@@ -228,3 +229,23 @@ def test_on_cuda_a_threshold_is_rounded_to_half_precision(monkeypatch: pytest.Mo
 def test_a_threshold_of_bytes_wraps_around() -> None:
     x = torch.tensor([0, 3, 255], dtype=torch.uint8)
     assert torch.equal(on_onnx_runtime(aten.threshold.default, x, -1, 7), aten.threshold(x, -1, 7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32])
+def test_a_clamp_behind_a_relu(dtype: torch.dtype) -> None:
+    """ONNX Runtime makes one Clip of the two, which it cannot in float64."""
+    torch._dynamo.reset()
+    x = (torch.randn(20, generator=torch.Generator().manual_seed(0)) * 8).to(dtype)
+    compiled = torch.compile(lambda x: x.relu().clamp(1, 6), backend=DebugBackend(fallback=False))
+    assert torch.equal(compiled(x), x.relu().clamp(1, 6))
+
+
+def test_parameters_of_activations_may_be_symbolic() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        n = x.shape[0]
+        return torch.nn.functional.softplus(x, 1, n / 2), torch.nn.functional.leaky_relu(x, 1 / n)
+
+    torch._dynamo.reset()
+    x = torch.linspace(-5, 5, 7)
+    compiled = torch.compile(function, backend=DebugBackend(fallback=False), dynamic=True)
+    torch.testing.assert_close(compiled(x), function(x))

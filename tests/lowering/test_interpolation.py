@@ -53,16 +53,61 @@ def test_values_and_gradients_are_those_of_float64(mode: str, rank: int, size: d
     assert sum("upsample" in target for target in traced) == (0 if dynamic else 2)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
-@pytest.mark.parametrize("x", [torch.zeros(0, 3, 4, 4), torch.randint(0, 255, (1, 3, 4, 4), dtype=torch.uint8)])
-def test_no_image_and_one_of_bytes_are_taken_apart_as_before(x: Tensor, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "rank"), KINDS, ids=str)
+def test_another_batch_size_may_follow(mode: str, rank: int) -> None:
+    """The gradient of the whole op takes no symbolic size."""
+
+    def resized(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=2, mode=mode)
+
     torch._dynamo.reset()
-    resized = torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode), backend=DebugBackend(fallback=False))
+    compiled = torch.compile(resized, backend=DebugBackend(fallback=False))
+    for x in (image(rank), torch.cat([image(rank), image(rank)[:1]])):
+        found, exact = both(compiled, x, torch.float32), both(resized, x, torch.float64)
+        torch.testing.assert_close(found, exact, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("factor", [1.05, 2.05])
+@pytest.mark.parametrize(("mode", "rank"), KINDS, ids=str)
+def test_factors_that_sizes_do_not_show_count_as_in_torchs_kernels(mode: str, rank: int, factor: float) -> None:
+    def resized(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=factor, mode=mode)
+
+    torch._dynamo.reset()
+    x = torch.randn(1, 2, *(10, 9, 8)[:rank], generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(resized, backend=DebugBackend(fallback=False), dynamic=False)
+    torch.testing.assert_close(both(compiled, x, torch.float32), both(resized, x, torch.float32), rtol=0, atol=2e-5)
+
+
+BYTES = torch.randint(0, 255, (1, 3, 4, 4), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("x", [torch.zeros(0, 3, 4, 4), BYTES], ids=["no image", "bytes"])
+def test_no_image_and_one_of_bytes_are_taken_apart(x: Tensor, mode: str) -> None:
+    torch._dynamo.reset()
+    backend = DebugBackend(fallback=False)
+    found = torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode), backend=backend)(x)
     eager = F.interpolate(x, scale_factor=2, mode=mode)
-    torch.testing.assert_close(resized(x).float(), eager.float(), rtol=0, atol=1)
+    torch.testing.assert_close(found, eager, rtol=0, atol=1)  # bilinear bytes are rounded otherwise when taken apart
+    assert not any("upsample" in str(node.target) for node in backend.graphs[0].graph_module.graph.nodes)
 
 
-def test_a_mask_of_minus_infinity_stays_one() -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("x", [image(2), image(2)[:0], BYTES], ids=["image", "no image", "bytes"])
+def test_the_ops_themselves_may_be_called(x: Tensor, dynamic: bool) -> None:
+    def resized(x: Tensor) -> tuple[Tensor, ...]:
+        height, width = x.shape[2:]
+        nearest = torch.ops.aten.upsample_nearest2d.default(x, [2 * height, 3 * width])
+        return nearest, torch.ops.aten.upsample_bilinear2d.default(x, [2 * height, width], align_corners=False)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(resized, backend=DebugBackend(fallback=False), dynamic=dynamic)
+    for found, eager in zip(compiled(x), resized(x), strict=True):
+        torch.testing.assert_close(found, eager, rtol=0, atol=1 if x.dtype == torch.uint8 else 1e-5)
+
+
+def test_infinite_pixels_come_out_as_in_eager_torch() -> None:
     """Taken apart, two neighbours of -inf make NaN of their difference."""
     torch._dynamo.reset()
     mask = torch.tensor([0.0, 0.0, -torch.inf, -torch.inf, -torch.inf]).expand(1, 1, -1)

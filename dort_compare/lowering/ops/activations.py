@@ -136,9 +136,11 @@ def softplus(op: Builder, x: ir.Value, beta: Number = 1, threshold: Number = 20)
     """
     steep = scaled(op, x, beta)
     soft = op.Add(op.Max(steep, 0), log1p_of_fraction(op, op.Exp(op.Neg(op.Abs(steep)))))
-    if beta == 1 and threshold >= 20 and dtype_of(x) == torch.float32:
+    is_far = isinstance(threshold, (int, float)) and threshold >= 20
+    if beta == 1 and is_far and dtype_of(x) == torch.float32:
         return soft
-    return op.Where(op.Greater(steep, threshold), x, op.Div(soft, beta))
+    beyond = op.Greater(steep, op.const(threshold, dtype_of(x)))
+    return op.Where(beyond, x, op.Div(soft, op.const(beta, dtype_of(x))))
 
 
 @lowering(aten.softplus_backward.default)
@@ -147,7 +149,8 @@ def softplus_backward(op: Builder, grad: ir.Value, x: ir.Value, beta: Number, th
     """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
     steep = scaled(op, x, beta)
     z = op.Exp(steep)
-    return op.Where(op.Greater(steep, threshold), grad, op.Div(op.Mul(grad, z), op.Add(z, 1)))
+    beyond = op.Greater(steep, op.const(threshold, dtype_of(x)))
+    return op.Where(beyond, grad, op.Div(op.Mul(grad, z), op.Add(z, 1)))
 
 
 @lowering(aten.mish.default)

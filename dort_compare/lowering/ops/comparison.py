@@ -101,7 +101,7 @@ def _but_for_nan(op: Builder, value: ir.Value, x: ir.Value, y: ir.Value) -> ir.V
 def clamp(op: Builder, x: ir.Value, min: Operand | None = None, max: Operand | None = None) -> ir.Value:
     """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
 
-    By comparison and choice, which NaN passes unchanged; NaN for a bound makes everything NaN.
+    NaN passes unchanged; NaN for a bound makes everything NaN.
     """
     return _clamped(op, x, min, max)
 
@@ -144,9 +144,11 @@ def _is_number(bound: ir.Value) -> bool:
 def between(op: Builder, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
     """``x`` within two numbers that are not NaN, ``high`` where they are the wrong way round; NaN stays.
 
-    ONNX Runtime's Clip on CUDA makes ``low`` of NaN.
+    ONNX Runtime's Clip on CUDA makes ``low`` of NaN, and one in float64 behind a Relu is refused by ``ReluClipFusion``.
     """
-    return op.Min(op.Max(x, low), high) if op.on_cuda else op.Clip(x, low, high)
+    if op.on_cuda or dtype_of(x) == torch.float64:
+        return op.Min(op.Max(x, low), high)
+    return op.Clip(x, low, high)
 
 
 @lowering(aten.where.self, prims.where.default, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)

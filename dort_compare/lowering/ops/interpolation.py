@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -21,6 +22,8 @@ aten = torch.ops.aten
 Interpolation = Callable[..., Windows]
 """Of a size, of how many steps it becomes, whether corners are aligned, torch's scale factor or None, and a dtype: the
 pixels that enter each new one, with weights in the order of torch's own arithmetic."""
+_KEYS = -0.75
+"""The parameter of Keys' cubic convolution."""
 
 
 def _steps(steps: int, dtype: torch.dtype, scale: Tensor, align_corners: bool) -> Tensor:
@@ -30,32 +33,35 @@ def _steps(steps: int, dtype: torch.dtype, scale: Tensor, align_corners: bool) -
 
 
 def _linear(size: int, steps: int, align_corners: bool, factor: float | None, dtype: torch.dtype) -> Windows:
+    """Between two neighbours; where the size stays, torch's kernels take each pixel twice, whatever the factor."""
     scale = scale_of(size, steps, align_corners, factor, dtype)
     centre = _steps(steps, dtype, scale, align_corners).clamp(min=0)
+    if steps == size:
+        centre = torch.arange(size, dtype=dtype)
     first = centre.long().clamp(max=size - 1)
     share = (centre - first).clamp(0, 1)
-    places = torch.stack([first, (first + 1).clamp(max=size - 1)], 1)
-    return Windows.weighted(places, torch.stack([1 - share, share], 1))
+    second = first if steps == size else (first + 1).clamp(max=size - 1)
+    return Windows.weighted(torch.stack([first, second], 1), torch.stack([1 - share, share], 1))
 
 
 def _cubic(size: int, steps: int, align_corners: bool, factor: float | None, dtype: torch.dtype) -> Windows:
-    """Keys' cubic with a = -3/4."""
     scale = scale_of(size, steps, align_corners, factor, dtype)
     centre = _steps(steps, dtype, scale, align_corners)
     first = centre.floor()
     share = (centre - first).clamp(0, 1)
-    inner, outer = functools.partial(_inner_cubic, a=-0.75), functools.partial(_outer_cubic, a=-0.75)
-    weights = torch.stack([outer(share + 1), inner(share), inner(1 - share), outer(2 - share)], 1)
+    weights = torch.stack([_outer(share + 1), _inner(share), _inner(1 - share), _outer(2 - share)], 1)
     places = first.long().unsqueeze(1) + torch.arange(-1, 3)
     return Windows.weighted(places.clamp(0, size - 1), weights)
 
 
-def _inner_cubic(x: Tensor, a: float) -> Tensor:
-    return ((a + 2) * x - (a + 3)) * x * x + 1
+def _inner(x: Tensor) -> Tensor:
+    """Keys' cubic for distances up to 1."""
+    return ((_KEYS + 2) * x - (_KEYS + 3)) * x * x + 1
 
 
-def _outer_cubic(x: Tensor, a: float) -> Tensor:
-    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+def _outer(x: Tensor) -> Tensor:
+    """Keys' cubic for distances from 1 to 2."""
+    return ((_KEYS * x - 5 * _KEYS) * x + 8 * _KEYS) * x - 4 * _KEYS
 
 
 def _nearest(
@@ -67,15 +73,36 @@ def _nearest(
     return Windows.weighted(places.unsqueeze(1), torch.ones(steps, 1))
 
 
-_OPS: dict[str, tuple[int, bool, Interpolation]] = {
-    "upsample_linear1d": (1, True, _linear),
-    "upsample_bilinear2d": (2, True, _linear),
-    "upsample_trilinear3d": (3, True, _linear),
-    "upsample_bicubic2d": (2, True, _cubic),
-    **{f"upsample_nearest{rank}d": (rank, False, _nearest) for rank in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{rank}d": (rank, False, functools.partial(_nearest, offset=0.5)) for rank in (1, 2, 3)},
+def _nearest_by_size(size: int, steps: int, *given: Any) -> Windows:
+    """As some of torch's kernels have it, which ask for no factor where the size stays or doubles."""
+    if steps not in (size, 2 * size):
+        return _nearest(size, steps, *given)
+    places = torch.arange(steps) // (steps // size)
+    return Windows.weighted(places.unsqueeze(1), torch.ones(steps, 1))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An op of torch's: how many dimensions it has, how it interpolates forward and backward on CPU, and whether it can
+    align corners."""
+
+    rank: int
+    forward: Interpolation
+    backward: Interpolation
+    can_align: bool
+
+
+_EXACT = functools.partial(_nearest, offset=0.5)
+_KINDS = {
+    "upsample_linear1d": Kind(1, _linear, _linear, can_align=True),
+    "upsample_bilinear2d": Kind(2, _linear, _linear, can_align=True),
+    "upsample_trilinear3d": Kind(3, _linear, _linear, can_align=True),
+    "upsample_bicubic2d": Kind(2, _cubic, _cubic, can_align=True),
+    "upsample_nearest1d": Kind(1, _nearest, _nearest_by_size, can_align=False),
+    "upsample_nearest2d": Kind(2, _nearest_by_size, _nearest_by_size, can_align=False),
+    "upsample_nearest3d": Kind(3, _nearest, _nearest_by_size, can_align=False),
+    **{f"_upsample_nearest_exact{rank}d": Kind(rank, _EXACT, _EXACT, can_align=False) for rank in (1, 2, 3)},
 }
-"""For each of torch's ops how many dimensions it has, whether it can align corners, and how it interpolates."""
 
 
 def _interpolated(
@@ -107,13 +134,13 @@ def _windows_of(
     return [interpolation(*each, dtype) for each in along]
 
 
-def _register(name: str, rank: int, can_align: bool, interpolation: Interpolation) -> None:
+def _register(name: str, kind: Kind) -> None:
     @lowering(getattr(aten, name).default)
     @in_float32
     def upsample(op: Builder, x: ir.Value, output_size: Sequence[Any], *given: Any) -> ir.Value:
         """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...)"""
-        sizes = shape_of(x)[-rank:]
-        windows = _windows_of(op, interpolation, sizes, output_size, given if can_align else (False, *given))
+        sizes = shape_of(x)[-kind.rank :]
+        windows = _windows_of(op, kind.forward, sizes, output_size, given if kind.can_align else (False, *given))
         return _interpolated(op, x, sizes, output_size, windows)
 
     @lowering(getattr(aten, f"{name}_backward").default)
@@ -121,12 +148,17 @@ def _register(name: str, rank: int, can_align: bool, interpolation: Interpolatio
     def upsample_backward(
         op: Builder, grad: ir.Value, output_size: Sequence[Any], input_size: Sequence[Any], *given: Any
     ) -> ir.Value:
-        """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, ...)"""
+        """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, ...)
+
+        The gradient of a bicubic image whose sizes stay is a copy in torch, whatever the factors.
+        """
         sizes = input_size[2:]
-        windows = _windows_of(op, interpolation, sizes, output_size, given if can_align else (False, *given))
+        if kind.backward is _cubic and list(sizes) == list(output_size):
+            return op.Identity(grad)
+        windows = _windows_of(op, kind.backward, sizes, output_size, given if kind.can_align else (False, *given))
         turned = windows and [each.transposed(size) for each, size in zip(windows, sizes, strict=True)]
         return _interpolated(op, grad, output_size, sizes, turned)
 
 
-for _name, _about in _OPS.items():
-    _register(_name, *_about)
+for _name, _kind in _KINDS.items():
+    _register(_name, _kind)

@@ -12,7 +12,7 @@ from torch.torch_version import TorchVersion
 
 from dort_compare.lowering.builder import Builder, dtype_of, fake_of
 from dort_compare.lowering.ops.comparison import between, clamp
-from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
+from dort_compare.lowering.ops.operands import Number, in_kernel_dtype, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -60,10 +60,10 @@ def leaky_relu(op: Builder, x: ir.Value, negative_slope: Number = 0.01) -> ir.Va
 
 
 def _leaky(op: Builder, x: ir.Value, slope: Number) -> ir.Value:
-    """ONNX Runtime's CPU provider has LeakyRelu in float32 alone."""
-    if dtype_of(x) == torch.float32:
+    """ONNX Runtime's CPU provider has LeakyRelu in float32 alone, and ONNX no symbolic slope."""
+    if dtype_of(x) == torch.float32 and isinstance(slope, (int, float)):
         return op.LeakyRelu(x, alpha=float(slope))
-    return op.Where(op.Greater(x, 0), x, op.Mul(x, slope))
+    return op.Where(op.Greater(x, 0), x, scaled(op, x, slope))
 
 
 @lowering(aten.leaky_relu_backward.default)

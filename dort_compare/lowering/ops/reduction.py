@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def _wide(op: Builder, x: ir.Value) -> ir.Value:
 def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any) -> ir.Value:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     if op.result.dtype == torch.bool:
-        return _truth(op, "ReduceMax", x, dim, keepdim)
+        return _truth(op, "ReduceMax", x, None if dim == [] else dim, keepdim)
     rank = len(shape_of(x))
     terms = _wide(op, x)
     if op.result.dtype.is_floating_point:
@@ -67,8 +68,9 @@ def _sum_of_integers(op: Builder, x: ir.Value, terms: ir.Value, dims: list[int],
     Runtime, which takes two casts from a floating dtype by way of int64 for one that does not wrap.
     """
     if fake_of(x).dtype in _LARGEST:
-        count = product(op, [op.size(x, d) for d in dims])
-        is_small = isinstance(count, int) and count * _LARGEST[fake_of(x).dtype] <= 2**24
+        sizes = [shape_of(x)[d] for d in dims]
+        is_known = all(isinstance(size, int) for size in sizes)
+        is_small = is_known and math.prod(sizes) * _LARGEST[fake_of(x).dtype] <= 2**24
         if op.result.dtype == torch.int64 or (is_small and op.result.dtype == torch.int32):
             return _summed(op, x, dims, keepdim, torch.float32 if is_small else torch.float64)
         return op.ReduceSum(terms, dims, keepdims=int(keepdim))

@@ -40,8 +40,10 @@ def neg(op: Builder, x: ir.Value) -> ir.Value:
 def sign(op: Builder, x: ir.Value) -> ir.Value:
     """sign(Tensor self) -> Tensor
 
-    Two comparisons, 0 where x is NaN; ONNX leaves the sign of that NaN, and takes longer.
+    Of a floating x two comparisons, 0 where it is NaN; ONNX leaves the sign of that NaN, and takes longer.
     """
+    if not is_floating(x):
+        return op.Sign(x)
     is_above, is_below = (op.cast(found, dtype_of(x)) for found in (op.Greater(x, 0), op.Less(x, 0)))
     return op.Sub(is_above, is_below)
 

@@ -53,6 +53,9 @@ def interpolations(rank: int, can_align: bool) -> Samples:
         corners, factors = [False] if can_align else [], (1.8, 0.55, 2.0)[:rank]
         scaled = [int(size * factor) for size, factor in zip(sizes[2], factors, strict=False)]
         yield case(new(dtype, 1, 2, *sizes[2][:rank]), scaled, *corners, *factors)
+        for factor in (1.05, 2.05):  # which leaves the sizes as they are, or doubles them
+            scaled = [int(size * factor) for size in (10, 9, 8)[:rank]]
+            yield case(new(dtype, 1, 2, *(10, 9, 8)[:rank]), scaled, *corners, *[factor] * rank)
         if can_align:  # torch's meta kernels for nearest pixels refuse an empty image
             yield case(new(dtype, 0, 2, *sizes[0][:rank]), list(steps[0][:rank]), *corners)
 

@@ -29,6 +29,7 @@ def reduced(dtype: torch.dtype, *, none: bool = True, **kwargs: Any) -> Iterable
 def sums(dtype: torch.dtype) -> Iterable[Sample]:
     yield from reduced(dtype)
     yield case(new(dtype, 2, 3), [1], dtype=torch.uint8)
+    yield from (case(new(dtype, 2, 3), dims, dtype=torch.bool) for dims in ([], [1]))
     yield case(new(dtype, 3, 0), [1])
     yield from (case(new(dtype, 2, 3), [0], dtype=to) for to in (torch.float32, torch.int64))
     yield case(torch.full([3], 2**24 + 1), [0])
