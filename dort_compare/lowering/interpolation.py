@@ -35,9 +35,10 @@ def whole_interpolation() -> Iterator[None]:
     """Traces interpolation of floating images of known sizes as the ops that have kernels and gradients in torch."""
     with ExitStack() as stack:
         for packet in _PACKETS:
-            by_factors = functools.partial(_by_factors, packet.default, packet.vec.py_kernels[DispatchKey.Autograd])
-            stack.enter_context(traced_by(packet.vec, by_factors))
-            stack.enter_context(traced_by(packet.default, functools.partial(_by_sizes, packet.default)))
+            apart = packet.vec.py_kernels.get(DispatchKey.Autograd)
+            if apart is not None:  # as in torch up to 2.13
+                stack.enter_context(traced_by(packet.vec, functools.partial(_by_factors, packet.default, apart)))
+                stack.enter_context(traced_by(packet.default, functools.partial(_by_sizes, packet.default)))
         yield
 
 

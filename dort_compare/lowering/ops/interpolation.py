@@ -33,15 +33,15 @@ def _steps(steps: int, dtype: torch.dtype, scale: Tensor, align_corners: bool) -
 
 
 def _linear(size: int, steps: int, align_corners: bool, factor: float | None, dtype: torch.dtype) -> Windows:
-    """Between two neighbours; where the size stays, torch's kernels take each pixel twice, whatever the factor."""
+    """Between two neighbours; where the size stays, torch's kernels take each pixel, twice, whatever the factor."""
+    if steps == size:
+        return Windows.weighted(torch.arange(size).unsqueeze(1).expand(-1, 2), torch.tensor([[1, 0]]).expand(size, -1))
     scale = scale_of(size, steps, align_corners, factor, dtype)
     centre = _steps(steps, dtype, scale, align_corners).clamp(min=0)
-    if steps == size:
-        centre = torch.arange(size, dtype=dtype)
     first = centre.long().clamp(max=size - 1)
     share = (centre - first).clamp(0, 1)
-    second = first if steps == size else (first + 1).clamp(max=size - 1)
-    return Windows.weighted(torch.stack([first, second], 1), torch.stack([1 - share, share], 1))
+    places = torch.stack([first, (first + 1).clamp(max=size - 1)], 1)
+    return Windows.weighted(places, torch.stack([1 - share, share], 1))
 
 
 def _cubic(size: int, steps: int, align_corners: bool, factor: float | None, dtype: torch.dtype) -> Windows:
