@@ -180,6 +180,8 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
             enlarging = next((row for row in inheriting if row.local and _may_reach(row, wrong, lineage)), None)
             if enlarging is not None:
                 return _enlarged(enlarging, f"{what} departs", lineage, rows)
+            if lineage is not None and (made := _made_there(rows, wrong, lineage)):
+                return made
         return _outside(what, _outcome_reason(wrong))
     lost = [row for row in inheriting if row.inherited and row.inherited.finding]
     if lineage is None or outcome:
@@ -189,6 +191,21 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
         return None
     first = next(row for row in lost if lineage.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
     return _enlarged(first, f"output or gradient {result.fx_node} departs", lineage, rows)
+
+
+def _made_there(rows: Sequence[Row], wrong: OutcomeRow, lineage: Lineage) -> Divergence | None:
+    """The result of the model whose own error is most of a departure, though no more than its roundings may add up to;
+    None where there is none. The floor of one value allows for roundings that all go one way."""
+    assert wrong.distance is not None
+    assert wrong.distance.max_abs is not None
+    for row in rows:
+        is_result = row.shape == wrong.shape and lineage.is_result(row.graph, row.fx_node)
+        if is_result and row.local and (row.local.max_abs or 0) > wrong.distance.max_abs / 2:
+            error = f"max |torch - onnx| = {row.local.max_abs:.3g} on the same operands"
+            allowed = f"what its roundings may add up to is {row.noise_floor:.3g}"
+            departs = f"{wrong.kind} {wrong.name} departs, where {wrong.noise_floor:.3g} is noise"
+            return replace(at_row(row, lineage), reason=f"{error}; {allowed}, but {departs}")
+    return None
 
 
 def _absent_result(rows: Sequence[Row], lineage: Lineage) -> Divergence | None:

@@ -142,7 +142,7 @@ def test_an_op_that_has_the_same_operands_enlarges_no_noise(read: Any, is_same: 
 
 
 class Related(Lineage):
-    """Of graphs in which every value reaches one output, and no gradient."""
+    """Of graphs in which every value reaches one output, which is ``sum``, and no gradient."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -153,12 +153,31 @@ class Related(Lineage):
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
         return ()
 
+    def is_result(self, index: int, fx_node: str) -> bool:
+        return fx_node == "sum"
+
 
 def test_it_is_not_laid_at_a_value_that_does_not_reach_it() -> None:
     rows = [row("ok"), row("inherits", "log", local=distance(ONE, ONE))]
     gradient = outcome_rows("debug", "gradient", {"w": ONE}, {"w": TWO}, dict, None)
     assert judge(rows, gradient, Related())[1][0].fx_node == "gradient w"
     assert judge(rows, outcomes(ONE, {"y": TWO}), Related())[1][0].fx_node == "log"
+
+
+def test_an_output_whose_departure_its_op_makes_within_its_own_floor_is_laid_there() -> None:
+    found = {"inherited": distance(ONE, TWO), "local": distance(ONE, TWO), "noise_floor": 3.0}
+    rows = [row("ok", "exp", **found), row("ok", "sum", **found)]
+    _, (first,) = judge(rows, outcomes(ONE, {"y": TWO}), Related())
+    assert (first.fx_node, first.source) == ("sum", "model.py:7")
+    assert first.reason.startswith(
+        "max |torch - onnx| = 1 on the same operands; what its roundings may add up to is 3, but output y departs, "
+    )
+
+
+def test_an_output_that_its_op_does_not_make_is_not_laid_there() -> None:
+    small = {"inherited": distance(ONE, TWO), "local": distance(ONE, ONE + 0.1), "noise_floor": 3.0}
+    _, (first,) = judge([row("ok", "sum", **small)], outcomes(ONE, {"y": TWO}), Related())
+    assert first.fx_node == "output y"
 
 
 def test_noise_explains_no_missing_output() -> None:
