@@ -15,12 +15,14 @@ _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 
 @contextmanager
 def traced_by(op: torch._ops.OpOverload, function: Callable[..., Any] | None) -> Iterator[None]:
-    """``op`` is traced by ``function``, or where that is None as it is, with the gradient that torch has for it."""
+    """``op`` is traced by ``function``, or where that is None as it is, with the gradient that torch has for it.
+
+    It becomes composite for torch only if it was: ``torch.export`` refuses one of torch's that is all of a sudden.
+    """
     with patch.dict(op.py_kernels):
-        for key in _KEYS:
-            op.py_kernels.pop(key, None)
-            if function:
-                op.py_kernels[key] = function
+        held = {key for key in _KEYS if op.py_kernels.pop(key, None)}
+        if function:
+            op.py_kernels.update(dict.fromkeys({DispatchKey.Autograd, *held}, function))
         op._dispatch_cache.clear()
         try:
             yield

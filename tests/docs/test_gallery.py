@@ -19,7 +19,7 @@ CAUSES = {
     "scores_overflow": "bmm",
     "small_gradients": "getitem",
     "rotary_positions": "arange",
-    "upsampled_mask": "add_2",
+    "upsampled_mask": "upsample_linear1d",
     "recurrent_dropout": "cat_1",
     "mixture": "logaddexp",
     "enlarged": "_upsample_bilinear2d_aa",

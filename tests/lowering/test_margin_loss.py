@@ -38,6 +38,14 @@ def test_loss_and_gradient_are_torchs(rows: int | None, labels: str, reduction: 
     torch.testing.assert_close(both(compiled, torch.float32), exact)
 
 
+def test_the_exporter_of_torch_takes_other_ops_as_before() -> None:
+    """Once it has listed torch's composite ops, the loss must not become one while a graph is traced."""
+    torch.export.export(torch.nn.Tanh(), (torch.ones(3),)).run_decompositions()
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.sigmoid, backend=DebugBackend(exporter="torch", fallback=False))
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3).sigmoid())
+
+
 def test_the_loss_is_right_where_autograd_is_off() -> None:
     torch._dynamo.reset()
     x, target = torch.randn(3, 4), torch.tensor(TARGETS["labels behind the end"])
