@@ -195,12 +195,13 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
 
 def _made_there(rows: Sequence[Row], wrong: OutcomeRow, lineage: Lineage) -> Divergence | None:
     """The result of the model whose own error is most of a departure, though no more than its roundings may add up to;
-    None where there is none. The floor of one value allows for roundings that all go one way."""
-    assert wrong.distance is not None
-    assert wrong.distance.max_abs is not None
+    None where there is none, or where NaN departs. The floor of one value allows for roundings that all go one way."""
+    departure = wrong.distance.max_abs if wrong.distance else None
+    if departure is None:
+        return None
     for row in rows:
         is_result = row.shape == wrong.shape and lineage.is_result(row.graph, row.fx_node)
-        if is_result and row.local and (row.local.max_abs or 0) > wrong.distance.max_abs / 2:
+        if is_result and row.local and (row.local.max_abs or 0) > departure / 2:
             error = f"max |torch - onnx| = {row.local.max_abs:.3g} on the same operands"
             allowed = f"what its roundings may add up to is {row.noise_floor:.3g}"
             departs = f"{wrong.kind} {wrong.name} departs, where {wrong.noise_floor:.3g} is noise"
