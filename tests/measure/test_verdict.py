@@ -177,7 +177,7 @@ def test_an_output_whose_departure_its_op_makes_within_its_own_floor_is_laid_the
 def test_an_output_of_nothing_but_nan_is_laid_at_no_distance() -> None:
     found = {"inherited": distance(ONE, TWO), "local": distance(ONE, TWO), "noise_floor": 3.0}
     _, (first,) = judge([row("ok", "sum", **found)], outcomes(ONE, {"y": ONE * torch.nan}), Related())
-    assert (first.fx_node, first.reason) == ("output y", "2 NaN in got where expected has numbers")
+    assert (first.fx_node, first.reason) == ("output y", "2 NaN in compiled where eager has numbers")
 
 
 def test_an_output_that_its_op_does_not_make_is_not_laid_there() -> None:
