@@ -18,23 +18,16 @@ from torch._decomp import decomposition_table
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from dort_compare.lowering.before_autograd import traced_by
+from dort_compare.lowering.ops.interpolation import KINDS
 
 aten = torch.ops.aten
-_PACKETS = (
-    aten.upsample_linear1d,
-    aten.upsample_bilinear2d,
-    aten.upsample_trilinear3d,
-    aten.upsample_bicubic2d,
-    *(aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d),
-    *(aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d),
-)
 
 
 @contextmanager
 def whole_interpolation() -> Iterator[None]:
     """Traces interpolation of floating images of known sizes as the ops that have kernels and gradients in torch."""
     with ExitStack() as stack:
-        for packet in _PACKETS:
+        for packet in (getattr(aten, name) for name in KINDS):
             apart = packet.vec.py_kernels.get(DispatchKey.Autograd)
             if apart is not None:  # as in torch up to 2.13
                 stack.enter_context(traced_by(packet.vec, functools.partial(_by_factors, packet.default, apart)))

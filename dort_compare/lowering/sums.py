@@ -67,8 +67,8 @@ def running_sum(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 
 
 def _added_up(op: Builder, x: ir.Value, dim: int) -> ir.Value:
-    """CumSum, of rows by way of columns, of which ONNX Runtime adds whole ones at a time: twice as fast on CPU, but not
-    in float64, for which Transpose is slow."""
+    """CumSum, of rows by way of columns, of which ONNX Runtime adds whole ones at a time: faster on CPU, but not in
+    float64, for which Transpose is slow."""
     last = len(x.shape or ()) - 1
     if op.on_cuda or dim != last or last == 0 or dtype_of(x) != torch.float32:
         return op.CumSum(x, op.const(dim))
@@ -97,8 +97,9 @@ def _stages(op: Builder, x: ir.Value, dims: Sequence[int], many_in_rows: int) ->
     own = [x.shape[d] for d in dims]
     known = [size for size in own if isinstance(size, int)]
     are_rows = min(dims) == len(x.shape) - len(dims) > 0
-    few = math.prod(known) <= (many_in_rows if are_rows else _MANY)
-    if few if len(known) == len(own) else op.on_cuda:
+    is_known = len(known) == len(own)
+    are_few = is_known and math.prod(known) <= (many_in_rows if are_rows else _MANY)
+    if are_few or (not is_known and op.on_cuda):
         return None
     unknown = [d for d, size in enumerate(x.shape) if not isinstance(size, int)]
     is_inferred = len(unknown) == 1 and unknown[0] not in dims

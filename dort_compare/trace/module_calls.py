@@ -149,8 +149,9 @@ def _hooked(watcher: _Watcher) -> Iterator[None]:
             yield  # what torch.cond traces is no call
     finally:
         _WATCHERS.remove(watcher)
-        for handle in _HOOKS if not _WATCHERS else ():
-            handle.remove()
+        if not _WATCHERS:
+            for handle in _HOOKS:
+                handle.remove()
 
 
 def _beside(name: str, path: str, other: str) -> str:

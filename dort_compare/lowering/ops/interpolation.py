@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dort_compare.lowering.builder import Builder, is_empty, shape_of
-from dort_compare.lowering.ops.resampling import scale_of
+from dort_compare.lowering.ops.resampling import keys, scale_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.windows import Windows, window_sums
@@ -22,8 +23,6 @@ aten = torch.ops.aten
 Interpolation = Callable[..., Windows]
 """Of a size, of how many steps it becomes, whether corners are aligned, torch's scale factor or None, and a dtype: the
 pixels that enter each new one, with weights in the order of torch's own arithmetic."""
-_KEYS = -0.75
-"""The parameter of Keys' cubic convolution."""
 
 
 def _steps(steps: int, dtype: torch.dtype, scale: Tensor, align_corners: bool) -> Tensor:
@@ -49,19 +48,9 @@ def _cubic(size: int, steps: int, align_corners: bool, factor: float | None, dty
     centre = _steps(steps, dtype, scale, align_corners)
     first = centre.floor()
     share = (centre - first).clamp(0, 1)
-    weights = torch.stack([_outer(share + 1), _inner(share), _inner(1 - share), _outer(2 - share)], 1)
+    weights = keys(torch.stack([share + 1, share, 1 - share, 2 - share], 1), -0.75)
     places = first.long().unsqueeze(1) + torch.arange(-1, 3)
     return Windows.weighted(places.clamp(0, size - 1), weights)
-
-
-def _inner(x: Tensor) -> Tensor:
-    """Keys' cubic for distances up to 1."""
-    return ((_KEYS + 2) * x - (_KEYS + 3)) * x * x + 1
-
-
-def _outer(x: Tensor) -> Tensor:
-    """Keys' cubic for distances from 1 to 2."""
-    return ((_KEYS * x - 5 * _KEYS) * x + 8 * _KEYS) * x - 4 * _KEYS
 
 
 def _nearest(
@@ -91,9 +80,13 @@ class Kind:
     backward: Interpolation
     can_align: bool
 
+    def given(self, arguments: Sequence[Any]) -> tuple[bool, Sequence[Any]]:
+        """Whether corners are aligned, and the factors, of what stands behind the sizes."""
+        return (arguments[0], arguments[1:]) if self.can_align else (False, arguments)
+
 
 _EXACT = functools.partial(_nearest, offset=0.5)
-_KINDS = {
+KINDS = {
     "upsample_linear1d": Kind(1, _linear, _linear, can_align=True),
     "upsample_bilinear2d": Kind(2, _linear, _linear, can_align=True),
     "upsample_trilinear3d": Kind(3, _linear, _linear, can_align=True),
@@ -106,13 +99,9 @@ _KINDS = {
 
 
 def _interpolated(
-    op: Builder, x: ir.Value, sizes: Sequence[Any], steps: Sequence[Any], windows: Sequence[Windows] | None
+    op: Builder, x: ir.Value, sizes: Sequence[int], steps: Sequence[int], windows: Sequence[Windows]
 ) -> ir.Value:
     """``x`` of the last ``sizes`` as ``steps``: the last dimension first where it grows, last where it shrinks."""
-    if windows is None:
-        raise op.unsupported("a symbolic size")
-    if not op.result.dtype.is_floating_point:
-        raise op.unsupported("images of integers")
     if is_empty(op.result):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
     dims = range(len(sizes))
@@ -121,44 +110,43 @@ def _interpolated(
     return x
 
 
-def _windows_of(
-    op: Builder, interpolation: Interpolation, sizes: Sequence[Any], steps: Sequence[Any], given: Sequence[Any]
-) -> list[Windows] | None:
-    """Along each dimension; None where a size is symbolic. ``given`` are whether corners are aligned, and factors."""
+def _windows(
+    op: Builder, along: Interpolation, sizes: Sequence[Any], steps: Sequence[Any], corners: bool, factors: Sequence[Any]
+) -> list[Windows]:
+    """Along each dimension, with ``corners`` aligned or not; ``factors`` may be given, or None."""
     if not all(isinstance(n, int) for n in (*sizes, *steps)):
-        return None
-    align_corners, *factors = given
-    factors = [*factors, *[None] * (len(sizes) - len(factors))]
+        raise op.unsupported("a symbolic size")
+    if not op.result.dtype.is_floating_point:
+        raise op.unsupported("images of integers")
     dtype = opmath(op.result.dtype)
-    along = zip(sizes, steps, [align_corners] * len(sizes), factors, strict=True)
-    return [interpolation(*each, dtype) for each in along]
+    each = itertools.zip_longest(sizes, steps, factors)
+    return [along(size, step, corners, factor, dtype) for size, step, factor in each]
 
 
 def _register(name: str, kind: Kind) -> None:
     @lowering(getattr(aten, name).default)
     @in_float32
-    def upsample(op: Builder, x: ir.Value, output_size: Sequence[Any], *given: Any) -> ir.Value:
+    def upsample(op: Builder, x: ir.Value, steps: Sequence[Any], *given: Any) -> ir.Value:
         """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, ...)"""
-        sizes = shape_of(x)[-kind.rank :]
-        windows = _windows_of(op, kind.forward, sizes, output_size, given if kind.can_align else (False, *given))
-        return _interpolated(op, x, sizes, output_size, windows)
+        sizes: Sequence[Any] = shape_of(x)[-kind.rank :]
+        return _interpolated(op, x, sizes, steps, _windows(op, kind.forward, sizes, steps, *kind.given(given)))
 
     @lowering(getattr(aten, f"{name}_backward").default)
     @in_float32
     def upsample_backward(
-        op: Builder, grad: ir.Value, output_size: Sequence[Any], input_size: Sequence[Any], *given: Any
+        op: Builder, grad: ir.Value, steps: Sequence[Any], shape: Sequence[Any], *given: Any
     ) -> ir.Value:
         """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, ...)
 
         The gradient of a bicubic image whose sizes stay is a copy in torch, whatever the factors.
         """
-        sizes = input_size[2:]
-        if kind.backward is _cubic and list(sizes) == list(output_size):
+        sizes = shape[2:]
+        if kind.backward is _cubic and list(sizes) == list(steps):
             return op.Identity(grad)
-        windows = _windows_of(op, kind.backward, sizes, output_size, given if kind.can_align else (False, *given))
-        turned = windows and [each.transposed(size) for each, size in zip(windows, sizes, strict=True)]
-        return _interpolated(op, grad, output_size, sizes, turned)
+        windows = _windows(op, kind.backward, sizes, steps, *kind.given(given))
+        turned = [each.transposed(size) for each, size in zip(windows, sizes, strict=True)]
+        return _interpolated(op, grad, steps, sizes, turned)
 
 
-for _name, _kind in _KINDS.items():
+for _name, _kind in KINDS.items():
     _register(_name, _kind)

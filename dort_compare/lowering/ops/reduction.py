@@ -52,20 +52,19 @@ def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any
     if op.result.dtype == torch.bool:
         return _truth(op, "ReduceMax", x, None if dim == [] else dim, keepdim)
     rank = len(shape_of(x))
-    terms = _wide(op, x)
-    if op.result.dtype.is_floating_point:
-        return reduce(op, "ReduceSum", terms, dim, keepdim, rank)
     dims = reduced_dims(dim, rank)
-    return _sum_of_integers(op, x, terms, dims, keepdim) if dims else terms
+    if op.result.dtype.is_floating_point or not dims:
+        return reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, rank)
+    return _sum_of_integers(op, x, dims, keepdim)
 
 
-def _sum_of_integers(op: Builder, x: ir.Value, terms: ir.Value, dims: list[int], keepdim: bool) -> ir.Value:
-    """The sum of ``terms``, which are ``x`` in int64, wrapped around as torch's.
+def _sum_of_integers(op: Builder, x: ir.Value, dims: list[int], keepdim: bool) -> ir.Value:
+    """The sum of ``x`` in int64, wrapped around as torch's.
 
-    By way of floating dtypes that hold every sum on the way: ONNX Runtime's sums of integers are slow, on CPU fifteen
-    times as slow as those of float64, in which it makes them. The halves of an int64 are summed apart: exact up to
-    2**21 terms, as are int32; narrower ones always are. What has to wrap around in a narrower result is left to ONNX
-    Runtime, which takes two casts from a floating dtype by way of int64 for one that does not wrap.
+    By way of floating dtypes that hold every sum on the way: ONNX Runtime's sums of integers are slower than those of
+    float64, in which it makes them. The halves of an int64 are summed apart: exact up to 2**21 terms, as are int32;
+    narrower ones always are. What has to wrap around in a narrower result is left to ONNX Runtime, which takes two
+    casts from a floating dtype by way of int64 for one that does not wrap.
     """
     if fake_of(x).dtype in _LARGEST:
         sizes = [shape_of(x)[d] for d in dims]
@@ -73,7 +72,8 @@ def _sum_of_integers(op: Builder, x: ir.Value, terms: ir.Value, dims: list[int],
         is_small = is_known and math.prod(sizes) * _LARGEST[fake_of(x).dtype] <= 2**24
         if op.result.dtype == torch.int64 or (is_small and op.result.dtype == torch.int32):
             return _summed(op, x, dims, keepdim, torch.float32 if is_small else torch.float64)
-        return op.ReduceSum(terms, dims, keepdims=int(keepdim))
+        return op.ReduceSum(_wide(op, x), dims, keepdims=int(keepdim))
+    terms = _wide(op, x)
     low = op.Mod(terms, _HALF) if op.on_cuda else op.BitwiseAnd(terms, _HALF - 1)
     high = op.Mul(op.cast(op.Sub(terms, low), torch.float64), 1 / _HALF)
     low, high = (_summed(op, half, dims, keepdim, torch.float64) for half in (low, high))

@@ -21,12 +21,17 @@ def _linear(x: Tensor) -> Tensor:
     return (1 - x.abs()).clamp(min=0)
 
 
-def _cubic(x: Tensor) -> Tensor:
-    """Keys' cubic with a = -1/2, as Pillow has it."""
+def keys(x: Tensor, a: float) -> Tensor:
+    """Keys' cubic convolution, of distances."""
     x = x.abs()
-    near = (1.5 * x - 2.5) * x * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros(())))
+
+
+def _cubic(x: Tensor) -> Tensor:
+    """As Pillow has it."""
+    return keys(x, -0.5)
 
 
 _HALF_WIDTH: dict[Filter, int] = {_linear: 1, _cubic: 2}

@@ -46,18 +46,17 @@ def interpolations(rank: int, can_align: bool) -> Samples:
     steps = ((9, 6, 4), (3, 2, 3), (1, 13, 4), (4, 5, 1))
 
     def samples(dtype: torch.dtype) -> Iterable[Sample]:
-        for size, step in itertools.product(sizes, steps):
-            for align_corners in (False, True) if can_align else ((),):
-                corners = [align_corners] if can_align else []
-                yield case(new(dtype, 2, 3, *size[:rank]), list(step[:rank]), *corners)
-        corners, factors = [False] if can_align else [], (1.8, 0.55, 2.0)[:rank]
+        corners = ([False], [True]) if can_align else ([],)
+        for size, step, aligned in itertools.product(sizes, steps, corners):
+            yield case(new(dtype, 2, 3, *size[:rank]), list(step[:rank]), *aligned)
+        factors = (1.8, 0.55, 2.0)[:rank]
         scaled = [int(size * factor) for size, factor in zip(sizes[2], factors, strict=False)]
-        yield case(new(dtype, 1, 2, *sizes[2][:rank]), scaled, *corners, *factors)
+        yield case(new(dtype, 1, 2, *sizes[2][:rank]), scaled, *corners[0], *factors)
         for factor in (1.05, 2.05):  # which leaves the sizes as they are, or doubles them
             scaled = [int(size * factor) for size in (10, 9, 8)[:rank]]
-            yield case(new(dtype, 1, 2, *(10, 9, 8)[:rank]), scaled, *corners, *[factor] * rank)
+            yield case(new(dtype, 1, 2, *(10, 9, 8)[:rank]), scaled, *corners[0], *[factor] * rank)
         if can_align:  # torch's meta kernels for nearest pixels refuse an empty image
-            yield case(new(dtype, 0, 2, *sizes[0][:rank]), list(steps[0][:rank]), *corners)
+            yield case(new(dtype, 0, 2, *sizes[0][:rank]), list(steps[0][:rank]), *corners[0])
 
     return samples
 
