@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
-from torch.utils._python_dispatch import TraceableWrapperSubclass, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+if TYPE_CHECKING:
+    from torch.utils._python_dispatch import TraceableWrapperSubclass  # torch 2.11 has none
 
 
 def plain_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
