@@ -36,10 +36,12 @@ class SessionSettings:
     ones that the devices of the graph's tensors call for.
     ``session_options``: an ``onnxruntime.SessionOptions``, taken as it is, or a mapping from names of its attributes
     ("intra_op_num_threads") or of session config entries ("session.disable_prepacking") to values.
+    ``on_own_stream``: on CUDA, sessions run on a stream beside torch's default one, which cannot be recorded.
     """
 
     providers: tuple[ProviderSpec, ...] = ()
     session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
+    on_own_stream: bool = False
 
     def resolved_providers(self, devices: Sequence[torch.device] = ()) -> list[Provider]:
         """The (name, options) pairs for ``InferenceSession``.
@@ -55,13 +57,18 @@ class SessionSettings:
         where = {"device_id": str(cuda.index)} if cuda.index else {}
         return [_resolve(("cuda", where)), (_SHORT["cpu"], {})]
 
-    def make_options(self) -> ort.SessionOptions:
-        """A ``SessionOptions`` object. Raises UsageError for a name or a value that ONNX Runtime does not take."""
+    def make_options(self, *, shared_memory: bool = False) -> ort.SessionOptions:
+        """A ``SessionOptions`` object, of a session that takes memory from registered allocators if ``shared_memory``.
+
+        Raises UsageError for a name or a value that ONNX Runtime does not take.
+        """
         if isinstance(self.session_options, ort.SessionOptions):
             return self.session_options
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
         chosen = {**_beside_torch(), **self.session_options}
+        if shared_memory:
+            chosen[_ENV_ALLOCATORS] = "1"
         if _entry(chosen.get(_ENV_ALLOCATORS)) == "1":
             _share_an_arena()
         for name, value in chosen.items():
@@ -150,7 +157,10 @@ def _resolve(spec: ProviderSpec) -> Provider:
     name = _SHORT.get(name, name)
     if name == _SHORT["cuda"]:
         if str(options.get(_CUDA_GRAPH, 0)).lower() in ("1", "true"):
-            raise UsageError(f"{_CUDA_GRAPH} would have all calls read and write the first one's memory; leave it out")
+            raise UsageError(
+                f"{_CUDA_GRAPH} would have all calls read and write the first one's memory; leave it out, and give the "
+                "backend the option cudagraphs=True"
+            )
         _prepare_cuda()
     available = ort.get_available_providers()
     if name not in available:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ import torch
 from dort_compare import provenance
 from dort_compare.captures import read_by
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
+from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, dense
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
@@ -23,10 +25,13 @@ from dort_compare.runtime.refusals import refuse_tangents, without_memory
 _CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
 _TF32 = "use_tf32"
+_ARENA = "arena_extend_strategy"
+_OWN_MEMORY = frozenset([_ARENA, "gpu_mem_limit", "gpu_external_alloc"])
+"""Options of CUDA's provider about its memory."""
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
 _OUT_OF_MEMORY = (
     *("Failed to allocate memory", "out of memory"),
-    *("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"),
+    *("CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDAExternalAllocator"),
 )
 _WORD = re.compile(r"\w[\w.]*\w")
 
@@ -130,8 +135,8 @@ def make_session(
     """
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
-    chosen, stream = _as_torch_computes(providers)
-    options = settings.make_options()
+    chosen, stream, in_torchs_memory = _as_torch_computes(providers, settings.on_own_stream)
+    options = settings.make_options(shared_memory=in_torchs_memory)
     model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
     try:
@@ -173,24 +178,36 @@ def _inexact_for(model: onnx.ModelProto) -> list[str]:
     return ["MatMulScaleFusion"] if has_float64 else []
 
 
-def _as_torch_computes(providers: Sequence[Provider]) -> tuple[list[Provider], torch.cuda.Stream | None]:
-    """The providers, with what suits torch on CUDA wherever the caller has chosen nothing, and the stream they run on.
+def _as_torch_computes(
+    providers: Sequence[Provider], on_own_stream: bool
+) -> tuple[list[Provider], torch.cuda.Stream | None, bool]:
+    """The providers, with what suits torch on CUDA wherever the caller has chosen nothing, the stream they run on, and
+    whether they take torch's memory.
 
-    It is torch's default stream, by the handle that CUDA has for it: ONNX Runtime takes 0, torch's, for "none given".
-    Float32 products are rounded to TF32 only where torch's are. The arena grows by what is asked for, where it would
-    double, as torch needs the memory beside it; ONNX Runtime takes none of torch's on a stream that is given.
+    It is torch's default stream, by the handle that CUDA has for it, or else one beside it: ONNX Runtime takes 0,
+    torch's, for "none given". Float32 products are rounded to TF32 only where torch's are. An arena of ONNX Runtime's
+    own grows by what is asked for, where it would double, as torch needs the memory beside it.
     """
-    chosen, stream = [], None
+    chosen, stream, in_torchs_memory = [], None, False
     for name, given in providers:
         options = dict(given)
         if name == _CUDA:
             is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
-            options = {_TF32: str(int(is_rounded)), "arena_extend_strategy": "kSameAsRequested", **options}
+            options = {_TF32: str(int(is_rounded)), **options}
+            device = int(options.get("device_id", 0))
             if _STREAM not in options:
-                stream = torch.cuda.default_stream(int(options.get("device_id", 0)))
-                options[_STREAM] = _DEFAULT_STREAM
+                stream = _stream_beside(device) if on_own_stream else torch.cuda.default_stream(device)
+                options[_STREAM] = str(stream.cuda_stream) if on_own_stream else _DEFAULT_STREAM
+                in_torchs_memory = _OWN_MEMORY.isdisjoint(options) and bool(torch_memory.lend(device))
+            if not in_torchs_memory:
+                options.setdefault(_ARENA, "kSameAsRequested")
         chosen.append((name, options))
-    return chosen, stream
+    return chosen, stream, in_torchs_memory
+
+
+@functools.cache
+def _stream_beside(device: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def _origin(node: onnx.NodeProto) -> provenance.Provenance | None:

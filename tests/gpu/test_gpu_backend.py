@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,35 @@ def test_what_onnx_runtime_ships_is_compared_too() -> None:
     module, inputs = llama()
     report = compare(module, inputs, backward=True, provider="cuda", optimized=True)
     assert report.verdict == "agree", str(report)
+
+
+def test_results_lie_in_torchs_memory() -> None:
+    compiled, x = torch.compile(lambda x: x * 2 + 1, backend="dort"), torch.randn(1 << 20, device="cuda")
+    compiled(x)
+    before = torch.cuda.memory_allocated()
+    found = compiled(x)
+    assert torch.cuda.memory_allocated() - before == found.nbytes
+    del found
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_a_provider_with_a_limit_has_memory_of_its_own() -> None:
+    providers = [("cuda", {"gpu_mem_limit": str(1 << 30)})]
+    compiled = torch.compile(lambda x: x * 2 + 1, backend="dort", options={"providers": providers})
+    x = torch.randn(1 << 20, device="cuda")
+    before = torch.cuda.memory_allocated()
+    found = compiled(x)
+    assert torch.cuda.memory_allocated() == before
+    assert torch.equal(found, x * 2 + 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"cudagraphs": True}])
+def test_a_process_may_end_with_results_alive(options: dict[str, bool]) -> None:
+    program = f"""
+import torch
+f, x = torch.compile(torch.nn.Linear(8, 8).cuda(), backend="dort", options={options}), torch.ones(2, 8, device="cuda")
+for _ in range(4):
+    y = f(x)
+    y.sum().backward()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

@@ -12,7 +12,8 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from dort_compare.runtime import SessionSettings, constants
+from dort_compare.runtime import SessionSettings, constants, torch_memory
+from dort_compare.runtime import session as session_module
 from dort_compare.runtime.binding import Binding
 from dort_compare.runtime.session import Session, make_session
 
@@ -28,8 +29,9 @@ class Stream:
     """In the place of torch's default stream."""
 
     device = CUDA
+    cuda_stream = 99
 
-    def __init__(self) -> None:
+    def __init__(self, _: int = 0) -> None:
         self.waits = 0
         self.waited_for: list[object] = []
 
@@ -59,6 +61,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     monkeypatch.setattr(ort, "InferenceSession", OnCpu)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: made)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: made)
+    monkeypatch.setattr(torch_memory, "lend", lambda _: (made,))
     return made
 
 
@@ -157,11 +160,63 @@ def test_what_onnx_runtime_is_told(on_cuda: OnCuda) -> None:
     on_cuda()
     (name, told), *_ = OnCpu.told
     assert name == "CUDAExecutionProvider"
-    assert told == {"use_tf32": "0", "arena_extend_strategy": "kSameAsRequested", "user_compute_stream": "1"}
+    assert told == {"use_tf32": "0", "user_compute_stream": "1"}
+
+
+ARENA = {"arena_extend_strategy": "kSameAsRequested"}
 
 
 @pytest.mark.parametrize(
-    "message", ["Failed to allocate memory for 4", "CUDA failure 2: out of memory", "CUDA out of memory. Tried"]
+    ("given", "taken", "has_torchs", "told"),
+    [
+        ({}, True, True, {}),
+        ({}, False, False, ARENA),  # ONNX Runtime has another allocator already
+        ({"gpu_mem_limit": "9"}, True, False, {**ARENA, "gpu_mem_limit": "9"}),
+        ({"arena_extend_strategy": "kNextPowerOfTwo"}, True, False, {"arena_extend_strategy": "kNextPowerOfTwo"}),
+        ({"user_compute_stream": "7"}, True, False, {**ARENA, "user_compute_stream": "7"}),
+    ],
+)
+@pytest.mark.usefixtures("stream")
+def test_memory_is_torchs_where_the_caller_says_nothing_of_memory(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], taken: bool, has_torchs: bool, told: dict[str, str]
+) -> None:
+    monkeypatch.setattr(torch_memory, "lend", lambda _: (given,) if taken else ())
+    session = make_session(
+        onnx.parser.parse_model(RESHAPE), SessionSettings(), [("CUDAExecutionProvider", given)]
+    ).onnx_session
+    options = session.get_session_options()
+    assert shares(options) is has_torchs
+    (_, found), *_ = OnCpu.told
+    assert found == {"use_tf32": "0", "user_compute_stream": "1", **told}
+
+
+def shares(options: ort.SessionOptions) -> bool:
+    try:
+        return options.get_session_config_entry("session.use_env_allocators") == "1"
+    except RuntimeError:  # it has no such entry
+        return False
+
+
+def test_a_stream_beside_torchs_default_one(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    session_module._stream_beside.cache_clear()
+    session = make_session(
+        onnx.parser.parse_model(RESHAPE), SessionSettings(on_own_stream=True), [("CUDAExecutionProvider", {})]
+    )
+    session_module._stream_beside.cache_clear()
+    assert OnCpu.told[0][1]["user_compute_stream"] == "99"
+    assert session.stream is not stream
+    (y,) = session.run(INPUTS, {"y": CPU})
+    assert torch.equal(y, torch.ones(2))
+    assert stream.waited_for == [session.stream]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *("Failed to allocate memory for 4", "CUDA failure 2: out of memory", "CUDA out of memory. Tried"),
+        "onnxruntime::CUDAExternalAllocator::Alloc(size_t) p != nullptr was false",
+    ],
 )
 def test_without_memory_a_run_begins_again_with_what_torch_keeps(
     on_cuda: OnCuda, monkeypatch: pytest.MonkeyPatch, message: str
