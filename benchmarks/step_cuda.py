@@ -10,7 +10,8 @@ holds on the device after some steps, beside the model: all that torch's allocat
 inference in evaluation mode where the parameters are constants: ``dort`` with its option ``freeze``, inductor with
 ``freezing``.
 
-*Host* is a decoder layer of width 512 on (1, 8) in float32: the time until a call returns, the device not waited for.
+*Host* is a decoder layer of width 512 on (1, 8) in float32: the time until a call returns, the device not waited for;
+*graphs*: with CUDA graphs, which ``dort`` has as its option ``cudagraphs`` and inductor as ``triton.cudagraphs``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from dort_compare.models import LlamaConfig, build
 from dort_compare.trace.modules import Call, run_module
 
 PRECISIONS = ("bfloat16", "float16", "float32")
+GRAPHS = {"dort": {"cudagraphs": True}, "inductor": {"triton.cudagraphs": True}}
 MAY_ERR, NOISE, STEPS, CALLS = 2.0, 1e-5, 3, 50
 
 
@@ -52,9 +54,11 @@ def subject(layers: int, hidden: int, size: tuple[int, int]) -> tuple[nn.Module,
     return build("model", config, batch=size[0], seq=size[1], device="cuda")
 
 
-def compiled(model: nn.Module, backend: str, mode: str) -> Any:
+def compiled(model: nn.Module, backend: str, mode: str, graphs: bool = False) -> Any:
     """The model, compiled unless ``backend`` is "eager"."""
-    return model if backend == "eager" else torch.compile(model, backend=backend, options=OPTIONS.get((backend, mode)))
+    if backend == "eager":
+        return model
+    return torch.compile(model, backend=backend, options=GRAPHS[backend] if graphs else OPTIONS.get((backend, mode)))
 
 
 def step_of(function: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...], mode: str, precision: str) -> Step:
@@ -133,14 +137,16 @@ def in_use(*, cleared: bool = True) -> int:
     return total - free
 
 
-def host(mode: str, rounds: int) -> dict[str, Any]:
+def host(mode: str, rounds: int, graphs: bool) -> dict[str, Any]:
     """Seconds until a call of a small layer returns, by backend."""
     model, inputs = build("decoder", LlamaConfig(attention="sdpa"), batch=1, seq=8, device="cuda")
     model.train(mode != "frozen")
-    functions = {backend: compiled(model, backend, mode) for backend in BACKENDS}
+    functions = {backend: compiled(model, backend, mode, graphs) for backend in BACKENDS}
+    steps = {b: step_of(function, model, inputs, mode, "float32") for b, function in functions.items()}
+    for _ in range(STEPS + 1):  # from the third on CUDA graphs are launched
+        steps["dort"]()
     check(model, inputs, mode, "float32", functions["dort"])
     times: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
-    steps = {b: step_of(function, model, inputs, mode, "float32") for b, function in functions.items()}
     for _ in range(rounds):
         for backend, step in steps.items():
             waited_for(step)()
@@ -159,9 +165,10 @@ def _until_it_returns(step: Step) -> float:
 
 def rows(options: argparse.Namespace) -> Iterator[list[str]]:
     """The host's lines of the table, then one for every precision and mode."""
-    for mode in options.modes:
-        found = in_a_process(["--only", "host", mode, str(options.rounds)], options.threads)
-        yield line("host: 1 decoder, 512", "1x8", mode, "float32", found)
+    hosts = [(mode, graphs) for mode in options.modes for graphs in ("", "graphs") if not graphs or mode != "frozen"]
+    for mode, graphs in hosts:
+        found = in_a_process(["--only", "host", mode, str(options.rounds), graphs], options.threads)
+        yield line(f"host: 1 decoder, 512{graphs and ', graphs'}", "1x8", mode, "float32", found)
     for precision, mode in itertools.product(options.precisions, options.modes):
         where = [str(options.layers), str(options.hidden), options.size, mode, precision, str(options.rounds)]
         found = in_a_process(["--only", "speed", *where], options.threads)
@@ -203,7 +210,8 @@ def name_of_device() -> str:
 def measured(what: str, *given: str) -> Any:
     """One thing, measured in this process."""
     if what == "host":
-        return host(given[0], int(given[1]))
+        mode, rounds, graphs = given
+        return host(mode, int(rounds), bool(graphs))
     layers, hidden, size, mode, precision, rounds = given
     return speed(int(layers), int(hidden), tuple(map(int, size.split("x"))), mode, precision, int(rounds))  # type: ignore[arg-type]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 from torch import fx
 
 from dort_compare import provenance
@@ -22,6 +24,9 @@ from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.boxed import Boxed
+
+if TYPE_CHECKING:
+    from dort_compare.backends.cudagraphs import Recorder
 
 
 def onnxrt(
@@ -43,17 +48,39 @@ def onnxrt(
     store = _store(chosen)
     numbers = itertools.count()
     is_dumped = dump is not None  # then the graphs stay as torch has traced them
+    recorder = _recorder(chosen)
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
+        models: list[ir.Model] = []
+
         def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> KeptPiece:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
+            models.append(program.model)
             added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
             return KeptPiece(program.boxed(), added)
 
-        return partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, not is_dumped)[0]
+        boxed, _ = partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, not is_dumped)
+        return recorder.recorded(boxed, graph_module, phase, models) if recorder else boxed
 
     rewrites = bool(chosen.rewrites) and not is_dumped
     return aot_backend(compile_graph, chosen, [], rewrites=rewrites)(graph_module, example_inputs)
+
+
+def _recorder(options: Options) -> Recorder | None:
+    if not options.cudagraphs:
+        return None
+    from dort_compare.backends.cudagraphs import Recorder  # noqa: PLC0415  (inductor takes half a second)
+
+    return Recorder()
+
+
+def _reset() -> None:
+    """Forgets what torch has recorded, as ``torch._dynamo.reset()`` asks of a backend."""
+    if trees := sys.modules.get("torch._inductor.cudagraph_trees"):
+        trees.reset_cudagraph_trees()
+
+
+onnxrt.reset = _reset  # type: ignore[attr-defined]
 
 
 def _store(options: Options) -> Store | None:

@@ -18,7 +18,7 @@ from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checke
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")
-_SWITCHES = ("rewrites", "freeze", "fallback")
+_SWITCHES = ("rewrites", "freeze", "cudagraphs", "fallback")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Options:
             the backend that only runs.
         freeze: parameters and buffers become constants of the session in graphs without gradients, folded and
             prepacked; a changed one is noticed, unless it is written through ``tensor.data``.
+        cudagraphs: in the backend that only runs, the kernels of a graph on a GPU are recorded as a CUDA graph and
+            launched by one call.
         cache: in the backend that only runs, and dumps nothing, whether compiled graphs are kept on disk for other
             processes, or the folder for them; None, True: in the user's cache folder, or where the environment
             variable DORT_COMPARE_CACHE_DIR says.
@@ -54,6 +56,7 @@ class Options:
     session_options: ort.SessionOptions | Mapping[str, Any] = field(default_factory=dict)
     rewrites: bool | None = None
     freeze: bool = False
+    cudagraphs: bool = False
     cache: bool | Path | None = None
     dump: Path | None = None
     dump_prefix: str = "model"
@@ -98,10 +101,15 @@ class Options:
             raise UsageError(f"verbose is {self.verbose!r}; give 0 to {MOST_VERBOSE}")
         if not isinstance(self.dump_prefix, str) or not is_plain_name(self.dump_prefix):
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")
-        if self.freeze and isinstance(self.session_options, ort.SessionOptions):
-            raise UsageError("freeze makes session options of its own: give session_options as a mapping")
+        for name in ("freeze", "cudagraphs"):
+            if getattr(self, name) and isinstance(self.session_options, ort.SessionOptions):
+                raise UsageError(f"{name} makes session options of its own: give session_options as a mapping")
+        if self.freeze and self.cudagraphs:
+            raise UsageError("freeze looks for changed parameters in every call, and cudagraphs makes none: choose one")
         checked_opset(self.target_opset, self._newest_opset)
-        self.session.resolved_providers()
+        providers = self.session.resolved_providers()
+        if self.cudagraphs and any("user_compute_stream" in options for _, options in providers):
+            raise UsageError("cudagraphs records a stream of its own: leave user_compute_stream out")
         self.session.make_options()
 
     @property
@@ -116,7 +124,7 @@ class Options:
     def session(self) -> SessionSettings:
         given = self.session_options
         is_object = isinstance(given, ort.SessionOptions)
-        return SessionSettings(self.providers or (), given if is_object else serving(given))
+        return SessionSettings(self.providers or (), given if is_object else serving(given), self.cudagraphs)
 
 
 def keywords(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
