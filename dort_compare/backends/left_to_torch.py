@@ -1,9 +1,10 @@
 """What is left to torch's own kernels, in graphs that serve, although ONNX Runtime could compute it.
 
 Fused attention on CUDA: ONNX Runtime has no kernel of its gradient, and would write scores for every pair of positions,
-in float32, to the memory that the fused kernels are there to save. Fourier transforms: of rows of 100 elements and more
-torch's take a fifth of the time of products with matrices, or less (`benchmarks/transforms.py`), which is more than a
-border between sessions costs where there are many rows.
+in float32, to the memory that the fused kernels are there to save. Large activations and gradients on CUDA that are
+several nodes of ONNX: each node reads and writes all of it, in float32, where torch's kernels do so once. Fourier
+transforms: of rows of 100 elements and more torch's take a fifth of the time of products with matrices, or less
+(`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows.
 """
 
 from __future__ import annotations
@@ -28,10 +29,24 @@ ATTENTION = {
     aten._scaled_dot_product_cudnn_attention_backward.default,
 }
 """Torch has these for GPUs alone."""
+PASSES = {
+    aten.silu.default,
+    aten.silu_backward.default,
+    aten.mish.default,
+    aten.mish_backward.default,
+    aten.gelu_backward.default,
+    aten._softmax_backward_data.default,
+    aten._log_softmax_backward_data.default,
+    aten.native_layer_norm_backward.default,
+    aten.native_group_norm_backward.default,
+}
+"""What is several passes over its operand in ONNX Runtime."""
 FUSED, TRANSFORM = "torch's fused kernel", "torch's transform"
 """Why."""
 _MANY = 2**13
 """Elements from which on a transform is left to torch."""
+_VERY_MANY = 2**22
+"""Elements from which on the passes over them take longer than a border between sessions."""
 
 
 def left_to_torch(graph_module: fx.GraphModule) -> Mapping[str, str]:
@@ -41,11 +56,16 @@ def left_to_torch(graph_module: fx.GraphModule) -> Mapping[str, str]:
 
 
 def _reason(node: fx.Node) -> str | None:
-    if node.target in ATTENTION:
+    if node.target in ATTENTION or (node.target in PASSES and _is_on_gpu(node) and _is_of(node, _VERY_MANY)):
         return FUSED
-    return TRANSFORM if node.target in TRANSFORMS and _is_large(node) else None
+    return TRANSFORM if node.target in TRANSFORMS and _is_of(node, _MANY, unknown=True) else None
 
 
-def _is_large(node: fx.Node) -> bool:
+def _is_on_gpu(node: fx.Node) -> bool:
+    return node.all_input_nodes[0].meta["val"].device.type == "cuda"
+
+
+def _is_of(node: fx.Node, many: int, *, unknown: bool = False) -> bool:
+    """Whether the first operand has so many elements, or more; ``unknown`` where that shows in a run alone."""
     sizes = hints(node.all_input_nodes[0].meta["val"].shape)
-    return sizes is None or math.prod(sizes) >= _MANY
+    return unknown if sizes is None else math.prod(sizes) >= many

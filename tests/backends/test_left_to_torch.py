@@ -122,6 +122,51 @@ def test_large_transforms_are_left(made: list[set[str]], said_by: Any, length: i
     assert said_by("dort_compare") == []
 
 
+PASSES = nn.Sequential(
+    nn.GroupNorm(2, 4), nn.SiLU(), nn.Mish(), nn.GELU(), nn.LayerNorm(32), nn.Softmax(-1), nn.LogSoftmax(-1)
+)
+NAMES = ("group_norm_backward", "silu", "mish", "gelu_backward", "layer_norm_backward", "softmax_backward_data")
+
+
+@pytest.mark.parametrize(("many", "on_gpu"), [(1024, True), (1025, True), (1024, False)])
+@pytest.mark.parametrize("precision", [None, torch.bfloat16])
+def test_large_operands_of_several_passes_are_left_on_a_gpu(
+    made: list[set[str]],
+    said_by: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    many: int,
+    on_gpu: bool,
+    precision: torch.dtype | None,
+) -> None:
+    monkeypatch.setattr(left_to_torch, "_VERY_MANY", many)
+    monkeypatch.setattr(left_to_torch, "_is_on_gpu", lambda _: on_gpu)
+    model, inputs = (
+        PASSES if precision is None else PASSES[1:4].to(precision),
+        (torch.randn(8, 4, 32, dtype=precision),),
+    )
+    model = nn.Sequential(Scaled().to(precision or torch.float32), model)
+    right = gradients(model, model, inputs)
+    found = gradients(torch.compile(model, backend="dort"), model, inputs)
+    for name, gradient in right.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4 if precision is None else 0.05, atol=1e-6)
+    lowered = {name for program in made for name in program}
+    seen = [name for name in NAMES if any(name in node for node in lowered)]
+    known = NAMES if precision is None else ("silu", "mish", "gelu_backward")
+    assert seen == ([] if on_gpu and many == 1024 else [name for name in NAMES if name in known])
+    assert said_by("dort_compare") == []
+
+
+class Scaled(nn.Module):
+    """A factor, so that there is a gradient to compare."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
 class Convolved(nn.Module):
     """A circular convolution."""
 
