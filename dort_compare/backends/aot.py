@@ -148,12 +148,16 @@ def compile_id() -> str | None:
     return str(found) if found else None
 
 
-def still_inputs(graph_module: fx.GraphModule) -> frozenset[str]:
-    """The inputs of a graph that AOTAutograd knows for parameters and buffers, by name."""
+def still_places() -> Sequence[int]:
+    """The places of the inputs of the graph under way that AOTAutograd knows for parameters and buffers."""
     context = TracingContext.try_get()
-    places = context.fw_metadata.static_input_indices if context and context.fw_metadata else ()
+    return context.fw_metadata.static_input_indices if context and context.fw_metadata else ()
+
+
+def still_inputs(graph_module: fx.GraphModule) -> frozenset[str]:
+    """The inputs of a graph that are parameters and buffers, by name."""
     names = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
-    return frozenset(names[place] for place in places)
+    return frozenset(names[place] for place in still_places())
 
 
 def make_program(

@@ -14,18 +14,20 @@ from typing import Any
 import onnx_ir as ir
 import torch
 from torch import fx
-from torch._guards import TracingContext
 from torch._inductor.cudagraph_trees import cudagraphify_impl, get_manager
 from torch._inductor.cudagraph_utils import get_placeholder_info
-from torch._inductor.utils import count_tangents
+from torch._inductor.utils import count_tangents, get_first_incompatible_cudagraph_node
 from torch.fx.experimental.symbolic_shapes import free_symbols
 
+from dort_compare import provenance
+from dort_compare.backends.aot import still_places
 from dort_compare.backends.captured import in_torchs_storages, refusal
 from dort_compare.provenance import Phase
 from dort_compare.randomness import RANDOM_OPERATORS
 from dort_compare.runtime.boxed import Boxed, as_boxed
 
 _LOGGER = logging.getLogger("dort_compare")
+_SYMBOLIC = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 _DRAWING = RANDOM_OPERATORS | {"Dropout"}
 
 
@@ -88,21 +90,23 @@ class Recorder:
 def _launcher(boxed: Boxed, graph_module: fx.GraphModule, phase: Phase) -> Boxed:
     """The callable that records at its second call, and launches from then on; at its first it runs in the memory that
     it is to have."""
-    context, (output,) = TracingContext.try_get(), graph_module.graph.find_nodes(op="output")
-    if phase == "backward":  # all but the gradients that arrive has been saved by the forward graph
-        unmoved = list(range(count_tangents(graph_module)))
-    else:
-        unmoved = list(context.fw_metadata.static_input_indices) if context and context.fw_metadata else []
+    # of a backward graph, all but the gradients that arrive has been saved by the forward graph
+    unmoved = range(count_tangents(graph_module)) if phase == "backward" else still_places()
+    (output,) = graph_module.graph.find_nodes(op="output")
     return cudagraphify_impl(
         lambda arguments: in_torchs_storages(boxed, arguments),
         [node.meta["val"] for node in graph_module.graph.find_nodes(op="placeholder")],
-        unmoved,
+        list(unmoved),
         device_index=_device(graph_module).index,
         is_backward=phase == "backward",
         is_inference=phase == "inference",
         stack_traces=[each.stack_trace if isinstance(each, fx.Node) else None for each in output.args[0]],
         placeholders=tuple(get_placeholder_info(graph_module.graph)),
     )
+
+
+def _values(graph_module: fx.GraphModule) -> list[Any]:
+    return [node.meta.get("val") for node in graph_module.graph.nodes]
 
 
 def _tensors(graph_module: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
@@ -123,7 +127,9 @@ def _obstacle(graph_module: fx.GraphModule, models: Iterable[ir.Model]) -> str |
         return f"{elsewhere[0]} is not on a GPU"
     if len({value.device for _, value in tensors}) > 1:
         return "it runs on several GPUs"
-    if any(free_symbols(value) for _, value in tensors):
-        return "its sizes vary; torch.compile(..., dynamic=False) makes a graph for each"
+    if any(isinstance(value, _SYMBOLIC) and free_symbols(value) for value in _values(graph_module)):
+        return "its sizes or numbers vary; torch.compile(..., dynamic=False) makes a graph for each"
+    if unsafe := get_first_incompatible_cudagraph_node(graph_module):
+        return f"torch records no {provenance.described(unsafe)}"
     drawing = {node.op_type for model in models for node in model.graph.all_nodes()} & _DRAWING
     return f"ONNX Runtime's {min(drawing)} would draw the same numbers again" if drawing else None

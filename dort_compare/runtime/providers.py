@@ -36,7 +36,7 @@ class SessionSettings:
     ones that the devices of the graph's tensors call for.
     ``session_options``: an ``onnxruntime.SessionOptions``, taken as it is, or a mapping from names of its attributes
     ("intra_op_num_threads") or of session config entries ("session.disable_prepacking") to values.
-    ``on_own_stream``: on CUDA, sessions run on a stream beside torch's default one, which cannot be recorded.
+    ``on_own_stream``: on CUDA, sessions run on a stream of their own, since CUDA captures no default stream.
     """
 
     providers: tuple[ProviderSpec, ...] = ()
@@ -57,19 +57,20 @@ class SessionSettings:
         where = {"device_id": str(cuda.index)} if cuda.index else {}
         return [_resolve(("cuda", where)), (_SHORT["cpu"], {})]
 
-    def make_options(self, *, shared_memory: bool = False) -> ort.SessionOptions:
-        """A ``SessionOptions`` object, of a session that takes memory from registered allocators if ``shared_memory``.
+    @property
+    def share_memory(self) -> bool:
+        """Whether sessions take memory from allocators that are registered for all."""
+        given = self.session_options
+        return isinstance(given, Mapping) and _entry(given.get(_ENV_ALLOCATORS)) == "1"
 
-        Raises UsageError for a name or a value that ONNX Runtime does not take.
-        """
+    def make_options(self) -> ort.SessionOptions:
+        """A ``SessionOptions`` object. Raises UsageError for a name or a value that ONNX Runtime does not take."""
         if isinstance(self.session_options, ort.SessionOptions):
             return self.session_options
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
         chosen = {**_beside_torch(), **self.session_options}
-        if shared_memory:
-            chosen[_ENV_ALLOCATORS] = "1"
-        if _entry(chosen.get(_ENV_ALLOCATORS)) == "1":
+        if self.share_memory:
             _share_an_arena()
         for name, value in chosen.items():
             _set_option(options, name, value)

@@ -15,6 +15,7 @@ import torch
 
 from dort_compare import provenance
 from dort_compare.captures import read_by
+from dort_compare.dtypes import in_parts
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, dense
@@ -100,11 +101,14 @@ def _in_order(
     current = torch.cuda.current_stream(stream.device)
     if current == stream:
         return _with_room(binding, tensors, options)
-    contiguous = [dense(tensor) for tensor in tensors]
+    ready = [dense(in_parts(tensor.detach())) for tensor in tensors]
     stream.wait_stream(current)
-    results = _with_room(binding, contiguous, options)
-    current.wait_stream(stream)
-    return results
+    # torch hands on at once what its default stream gives back, and what the sessions' own stream does to these alone
+    with torch.cuda.stream(stream if stream.cuda_stream else current):
+        try:
+            return _with_room(binding, ready, options)
+        finally:
+            current.wait_stream(stream)
 
 
 def _with_room(binding: Binding, tensors: Sequence[torch.Tensor], options: ort.RunOptions) -> list[torch.Tensor]:
@@ -135,8 +139,8 @@ def make_session(
     """
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
-    chosen, stream, in_torchs_memory = _as_torch_computes(providers, settings.on_own_stream)
-    options = settings.make_options(shared_memory=in_torchs_memory)
+    chosen, stream = _as_torch_computes(providers, settings)
+    options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
     off = _inexact_for(model) if disabled is None else list(disabled)
     try:
@@ -179,30 +183,31 @@ def _inexact_for(model: onnx.ModelProto) -> list[str]:
 
 
 def _as_torch_computes(
-    providers: Sequence[Provider], on_own_stream: bool
-) -> tuple[list[Provider], torch.cuda.Stream | None, bool]:
-    """The providers, with what suits torch on CUDA wherever the caller has chosen nothing, the stream they run on, and
-    whether they take torch's memory.
+    providers: Sequence[Provider], settings: SessionSettings
+) -> tuple[list[Provider], torch.cuda.Stream | None]:
+    """The providers, with what suits torch on CUDA wherever the caller has chosen nothing, and the stream they run on.
 
     It is torch's default stream, by the handle that CUDA has for it, or else one beside it: ONNX Runtime takes 0,
-    torch's, for "none given". Float32 products are rounded to TF32 only where torch's are. An arena of ONNX Runtime's
-    own grows by what is asked for, where it would double, as torch needs the memory beside it.
+    torch's, for "none given". Float32 products are rounded to TF32 only where torch's are. Sessions that share memory
+    take torch's. An arena of ONNX Runtime's own grows by what is asked for, where it would double, as torch needs the
+    memory beside it.
     """
-    chosen, stream, in_torchs_memory = [], None, False
+    chosen, stream = [], None
     for name, given in providers:
         options = dict(given)
         if name == _CUDA:
             is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
             options = {_TF32: str(int(is_rounded)), **options}
-            device = int(options.get("device_id", 0))
+            device, is_lent = int(options.get("device_id", 0)), False
             if _STREAM not in options:
-                stream = _stream_beside(device) if on_own_stream else torch.cuda.default_stream(device)
-                options[_STREAM] = str(stream.cuda_stream) if on_own_stream else _DEFAULT_STREAM
-                in_torchs_memory = _OWN_MEMORY.isdisjoint(options) and bool(torch_memory.lend(device))
-            if not in_torchs_memory:
+                is_own = settings.on_own_stream
+                stream = _stream_beside(device) if is_own else torch.cuda.default_stream(device)
+                options[_STREAM] = str(stream.cuda_stream) if is_own else _DEFAULT_STREAM
+                is_lent = settings.share_memory and _OWN_MEMORY.isdisjoint(options) and torch_memory.lend(device)
+            if not is_lent:
                 options.setdefault(_ARENA, "kSameAsRequested")
         chosen.append((name, options))
-    return chosen, stream, in_torchs_memory
+    return chosen, stream
 
 
 @functools.cache

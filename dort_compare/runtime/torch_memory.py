@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import threading
 from typing import Any
 
 import onnxruntime as ort
@@ -16,14 +17,23 @@ _FREE = "aoti_torch_cuda_caching_allocator_raw_delete"
 """Torch's function in C, which takes no lock of Python's: results may outlive Python."""
 
 
-@functools.cache
-def lend(device: int) -> tuple[object, ...]:
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def lend(device: int) -> bool:
     """Has sessions on a CUDA device that use shared allocators (``session.use_env_allocators``) take torch's memory.
 
     It belongs to the stream that is current where they run, like the results of torch's own kernels. Registered once in
-    a process, for ONNX Runtime takes no allocator beside a stream in the options of a provider. Returns the functions
-    that ONNX Runtime calls, () where it has another allocator for the device already.
+    a process, for ONNX Runtime takes no allocator beside a stream in the options of a provider. False where it has
+    another allocator for the device already.
     """
+    with _ONE_AT_A_TIME:
+        return bool(_lent(device))
+
+
+@functools.cache
+def _lent(device: int) -> tuple[object, ...]:
+    """The functions that ONNX Runtime calls, which live as long as the process; none where it does not take them."""
     functions = _allocating(device), _freeing()
     alloc, free = (str(ctypes.cast(function, ctypes.c_void_p).value) for function in functions)
     memory = ort.OrtMemoryInfo("Cuda", ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR, device, ort.OrtMemType.DEFAULT)

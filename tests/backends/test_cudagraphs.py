@@ -67,14 +67,17 @@ def graph_of(*values: Any) -> fx.GraphModule:
 
 
 def on(device: str, *sizes: Any) -> torch.Tensor:
-    with FakeTensorMode():
+    with FakeTensorMode(shape_env=ShapeEnv()):
         return torch.empty(sizes, device=device)
 
 
-def varying() -> torch.Tensor:
-    shapes = ShapeEnv()
-    with FakeTensorMode(shape_env=shapes):
-        return torch.empty(shapes.create_unbacked_symint(), 4, device=GPU)
+@torch.library.custom_op("dort_compare_tests::counted", mutates_args=(), tags=[torch.Tag.cudagraph_unsafe])
+def counted(x: torch.Tensor) -> torch.Tensor:
+    """What a launch would not call."""
+    return x + 1
+
+
+COUNTED = torch.ops.dort_compare_tests.counted.default
 
 
 @pytest.mark.parametrize(
@@ -83,16 +86,24 @@ def varying() -> torch.Tensor:
         ([], "it has no tensors"),
         ([on("cuda:0", 2), on("cpu", 2)], "x1 is not on a GPU"),
         ([on("cuda:0", 2), on("cuda:1", 2)], "several GPUs"),
-        ([on("cuda:0", 2), 3], None),
+        ([on("cuda:0", 2, ShapeEnv().create_unbacked_symint())], "dynamic=False"),
+        ([on("cuda:0", 2), ShapeEnv().create_unbacked_symint()], "dynamic=False"),
     ],
 )
-def test_what_shows_before_a_graph_has_run(values: Sequence[Any], words: str | None) -> None:
-    found = cudagraphs._obstacle(graph_of(*values), [])
-    assert words in found if found and words else found is words
+def test_what_shows_before_a_graph_has_run(values: Sequence[Any], words: str) -> None:
+    assert words in (cudagraphs._obstacle(graph_of(*values), []) or "")
 
 
-def test_sizes_that_vary() -> None:
-    assert "dynamic=False" in (cudagraphs._obstacle(graph_of(varying()), []) or "")
+def test_nothing_keeps_a_graph_of_known_sizes_on_a_gpu_from_being_recorded() -> None:
+    assert cudagraphs._obstacle(graph_of(on("cuda:0", 2), 3, None), []) is None
+
+
+def test_what_torch_says_is_unsafe_to_record() -> None:
+    graph_module = graph_of(on("cuda:0", 2))
+    (x,) = graph_module.graph.find_nodes(op="placeholder")
+    with graph_module.graph.inserting_after(x):
+        graph_module.graph.call_function(COUNTED, (x,)).meta["val"] = on("cuda:0", 2)
+    assert "counted" in (cudagraphs._obstacle(graph_module, []) or "")
 
 
 def test_random_numbers_of_onnx_runtime_even_within_a_branch() -> None:
@@ -195,13 +206,35 @@ def test_reset_of_dynamo_forgets_what_is_recorded(monkeypatch: pytest.MonkeyPatc
     forgotten: list[bool] = []
     monkeypatch.setattr("torch._inductor.cudagraph_trees.reset_cudagraph_trees", lambda: forgotten.append(True))
     torch._dynamo.reset()
-    model = torch.compile(nn.Linear(3, 2), backend="dort")
-    model(torch.randn(1, 3))
+    forgotten.clear()
+    torch.compile(nn.Linear(3, 2), backend="dort")(torch.randn(1, 3))
     torch._dynamo.reset()
     assert forgotten
 
 
 # Where results lie.
+
+
+def test_marks_that_a_launch_would_lose_are_resolved() -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    conjugate, negated = in_torchs_storages(lambda _: [z.conj(), z.conj().imag], [])
+    assert torch.view_as_real(conjugate).tolist() == [[1, -2], [3, 4]]
+    assert negated.tolist() == [-2, 4]
+    assert (conjugate.is_conj(), negated.is_neg()) == (False, False)
+
+
+def test_a_result_that_lies_where_an_argument_has_lain_is_a_result() -> None:
+    def run(arguments: list[Any]) -> list[Any]:
+        memory = arguments.pop().numpy()  # which outlives the argument, and its storage
+        return [torch.from_numpy(memory)]
+
+    for _ in range(20):
+        x = torch.ones(4)
+        arguments = [x]
+        place = x.data_ptr()
+        del x
+        (result,) = in_torchs_storages(run, arguments)
+        assert result.data_ptr() != place
 
 
 def test_results_lie_in_storages_of_torch_and_share_them() -> None:

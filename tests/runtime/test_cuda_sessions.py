@@ -61,7 +61,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     monkeypatch.setattr(ort, "InferenceSession", OnCpu)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: made)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: made)
-    monkeypatch.setattr(torch_memory, "lend", lambda _: (made,))
+    monkeypatch.setattr(torch_memory, "lend", lambda _: True)
     return made
 
 
@@ -131,6 +131,36 @@ def test_another_stream_waits_and_is_waited_for(
     assert (stream.waited_for, current.waited_for) == ([current], [stream])
 
 
+def test_another_stream_waits_for_a_run_that_fails(
+    on_cuda: OnCuda, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch may give what ONNX Runtime has given back to kernels of that stream."""
+    current = Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
+    with pytest.raises(Exception, match="Reshape"):
+        on_cuda().run({**INPUTS, "size": torch.tensor([3])}, {"y": CPU})
+    assert current.waited_for == [stream]
+
+
+def test_what_is_resolved_for_another_stream_is_resolved_before_that_waits(
+    on_cuda: OnCuda, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Stream())
+    monkeypatch.setattr(stream, "wait_stream", lambda _: order.append("waits"))
+    resolve = torch.Tensor.resolve_conj
+    monkeypatch.setattr(torch.Tensor, "resolve_conj", lambda self: order.append("resolved") or resolve(self))
+    session = make_session(onnx.parser.parse_model(PARTS), SessionSettings(), [("CUDAExecutionProvider", {})])
+    (y,) = session.run({"x": torch.tensor([1 + 2j]).conj()}, {"y": CPU})
+    assert y.tolist() == [[-1, 2]]
+    assert order[-1] == "waits"
+    assert order[0] == "resolved"
+
+
+PARTS = """<ir_version: 10, opset_import: ["" : 18]>
+agraph (float[1, 2] x) => (float[1, 2] y) { y = Neg(x) }"""
+
+
 @pytest.mark.usefixtures("stream")
 def test_a_callers_stream_is_left_alone_and_sizes_are_copied_all_the_same() -> None:
     providers = [("CUDAExecutionProvider", {"user_compute_stream": "7"})]
@@ -160,41 +190,45 @@ def test_what_onnx_runtime_is_told(on_cuda: OnCuda) -> None:
     on_cuda()
     (name, told), *_ = OnCpu.told
     assert name == "CUDAExecutionProvider"
-    assert told == {"use_tf32": "0", "user_compute_stream": "1"}
+    assert told == {"use_tf32": "0", "user_compute_stream": "1", **ARENA}
 
 
 ARENA = {"arena_extend_strategy": "kSameAsRequested"}
+SHARED = {"session.use_env_allocators": "1"}
+DOUBLING = {"arena_extend_strategy": "kNextPowerOfTwo"}
 
 
 @pytest.mark.parametrize(
-    ("given", "taken", "has_torchs", "told"),
+    ("given", "session_options", "told"),
     [
-        ({}, True, True, {}),
-        ({}, False, False, ARENA),  # ONNX Runtime has another allocator already
-        ({"gpu_mem_limit": "9"}, True, False, {**ARENA, "gpu_mem_limit": "9"}),
-        ({"arena_extend_strategy": "kNextPowerOfTwo"}, True, False, {"arena_extend_strategy": "kNextPowerOfTwo"}),
-        ({"user_compute_stream": "7"}, True, False, {**ARENA, "user_compute_stream": "7"}),
+        ({}, SHARED, {}),
+        ({}, {"session.use_env_allocators": "0"}, ARENA),
+        ({}, ort.SessionOptions(), ARENA),
+        ({"gpu_mem_limit": "9"}, SHARED, {**ARENA, "gpu_mem_limit": "9"}),
+        (DOUBLING, SHARED, DOUBLING),
+        ({"user_compute_stream": "7"}, SHARED, {**ARENA, "user_compute_stream": "7"}),
     ],
 )
 @pytest.mark.usefixtures("stream")
-def test_memory_is_torchs_where_the_caller_says_nothing_of_memory(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], taken: bool, has_torchs: bool, told: dict[str, str]
+def test_sessions_that_share_memory_take_torchs_where_nothing_is_said_of_it(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], session_options: Any, told: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(torch_memory, "lend", lambda _: (given,) if taken else ())
-    session = make_session(
-        onnx.parser.parse_model(RESHAPE), SessionSettings(), [("CUDAExecutionProvider", given)]
-    ).onnx_session
-    options = session.get_session_options()
-    assert shares(options) is has_torchs
+    """Else ONNX Runtime has an arena of its own."""
+    lent: list[int] = []
+    monkeypatch.setattr(torch_memory, "lend", lambda device: lent.append(device) or True)
+    settings = SessionSettings(session_options=session_options)
+    make_session(onnx.parser.parse_model(RESHAPE), settings, [("CUDAExecutionProvider", given)])
     (_, found), *_ = OnCpu.told
     assert found == {"use_tf32": "0", "user_compute_stream": "1", **told}
+    assert lent == ([0] if told == {} else [])
 
 
-def shares(options: ort.SessionOptions) -> bool:
-    try:
-        return options.get_session_config_entry("session.use_env_allocators") == "1"
-    except RuntimeError:  # it has no such entry
-        return False
+@pytest.mark.usefixtures("stream")
+def test_where_another_allocator_is_registered_an_arena_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_memory, "lend", lambda _: False)
+    settings = SessionSettings(session_options=SHARED)
+    make_session(onnx.parser.parse_model(RESHAPE), settings, [("CUDAExecutionProvider", {})])
+    assert OnCpu.told[0][1] == {"use_tf32": "0", "user_compute_stream": "1", **ARENA}
 
 
 def test_a_stream_beside_torchs_default_one(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
