@@ -4,13 +4,16 @@ Fused attention on CUDA: ONNX Runtime has no kernel of its gradient, and would w
 in float32, to the memory that the fused kernels are there to save. Large activations and gradients on CUDA that are
 several nodes of ONNX: each node reads and writes all of it, in float32, where torch's kernels do so once. Fourier
 transforms: of rows of 100 elements and more torch's take a fifth of the time of products with matrices, or less
-(`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows.
+(`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows. In graphs
+that are recorded as CUDA graphs, joins and splits of unequal parts: ONNX Runtime's kernels read their sizes from a
+buffer of the CPU that is another's when they are launched again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import fx
@@ -41,7 +44,8 @@ PASSES = {
     aten.native_group_norm_backward.default,
 }
 """What is several passes over its operand in ONNX Runtime."""
-FUSED, TRANSFORM = "torch's fused kernel", "torch's transform"
+_JOINS, _SPLITS = {aten.cat.default}, {aten.split.Tensor, aten.split_with_sizes.default}
+FUSED, TRANSFORM, UNEQUAL = "torch's fused kernel", "torch's transform", "parts of unequal sizes, which it records"
 """Why."""
 _MANY = 2**13
 """Elements from which on a transform is left to torch."""
@@ -49,16 +53,28 @@ _VERY_MANY = 2**22
 """Elements from which on the passes over them take longer than a border between sessions."""
 
 
-def left_to_torch(graph_module: fx.GraphModule) -> Mapping[str, str]:
+def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[str, str]:
     """The calls of a graph that run on torch's kernels because those are better, by name, and why."""
-    reasons = {node.name: _reason(node) for node in graph_module.graph.nodes}
+    reasons = {node.name: _reason(node, is_recorded) for node in graph_module.graph.nodes}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _reason(node: fx.Node) -> str | None:
+def _reason(node: fx.Node, is_recorded: bool) -> str | None:
+    if is_recorded and _is_unequal(node):
+        return UNEQUAL
     if node.target in ATTENTION or (node.target in PASSES and _is_on_gpu(node) and _is_of(node, _VERY_MANY)):
         return FUSED
     return TRANSFORM if node.target in TRANSFORMS and _is_of(node, _MANY, unknown=True) else None
+
+
+def _is_unequal(node: fx.Node) -> bool:
+    """Whether a call joins parts of different sizes, or splits a tensor in such."""
+    if node.target in _JOINS:
+        joined: Any = node.args[0]
+        parts = [each.meta["val"] for each in joined]
+    else:
+        parts = node.meta["val"] if node.target in _SPLITS else []
+    return len({part.shape for part in parts}) > 1
 
 
 def _is_on_gpu(node: fx.Node) -> bool:

@@ -156,6 +156,29 @@ def test_large_operands_of_several_passes_are_left_on_a_gpu(
     assert said_by("dort_compare") == []
 
 
+@pytest.mark.parametrize("cudagraphs", [True, False])
+def test_unequal_parts_are_left_where_a_graph_is_recorded(
+    made: list[set[str]], monkeypatch: pytest.MonkeyPatch, cudagraphs: bool
+) -> None:
+    class Parts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            one, two, three = x.tanh().split([3, 3, 4], 1)
+            halves = x.sin().chunk(2, 1)
+            rest = x.cos().split(4, 1)
+            return (
+                torch.cat([one * two, three], 1).exp()
+                + torch.cat([*halves, rest[2]], 1).sum()
+                + torch.cat(halves).sum()
+            )
+
+    model, inputs = nn.Sequential(Scaled(), Parts()), (torch.randn(2, 10),)
+    right = gradients(model, model, inputs)
+    found = gradients(torch.compile(model, backend="dort", options={"cudagraphs": cudagraphs}), model, inputs)
+    torch.testing.assert_close(found, right)
+    lowered = {name for program in made for name in program} & {"cat", "cat_1", "cat_2"}
+    assert lowered == ({"cat_2"} if cudagraphs else {"cat", "cat_1", "cat_2"}), "the last one joins halves"
+
+
 class Scaled(nn.Module):
     """A factor, so that there is a gradient to compare."""
 

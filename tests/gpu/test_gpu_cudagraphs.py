@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from dort_compare.backends.captured import refusal
 from dort_compare.models import LlamaConfig, build
 
 if not torch.cuda.is_available():
@@ -99,14 +100,28 @@ def test_dropout_draws_anew_and_its_gradient_knows() -> None:
     assert all(not torch.equal(one, other) for one, other in itertools.pairwise(seen))
 
 
-def test_what_reads_memory_of_the_cpu_is_left_as_it_is(said_by: Any) -> None:
-    """Where its operands differ in size, ONNX Runtime's Concat reads their sizes from a buffer of the CPU."""
-    function = compiled(lambda x, y: torch.cat([x, y, x * 2]) + 1)
+def test_unequal_parts(said_by: Any) -> None:
+    """ONNX Runtime's Concat and Split read their sizes from a buffer of the CPU."""
+
+    def parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        head, rest = torch.cat([x, y, x * 2]).exp().split([4, x.shape[0] * 2 + y.shape[0] - 4])
+        return torch.cat([rest.sin(), head])
+
+    function = compiled(parts)
     x, y = torch.randn(3, 5, device="cuda"), torch.randn(40, 5, device="cuda")
     for _ in range(CALLS):
-        x, y = x + 1, y + 1
-        assert torch.equal(function(x, y), torch.cat([x, y, x * 2]) + 1)
-    assert ["copies between the memories" in line for line in said_by("dort_compare")] == [True]
+        x, y = x + 0.1, y + 0.1
+        assert torch.allclose(function(x, y), parts(x, y))
+    assert launches(lambda: function(x, y)) == 1
+    assert said_by("dort_compare") == []
+
+
+def test_copies_from_the_cpu_are_seen() -> None:
+    given, found = torch.ones(3).pin_memory(), torch.zeros(3, device="cuda")
+    device = torch.device("cuda", 0)
+    assert "copies between the memories" in (refusal(lambda _: found.copy_(given, non_blocking=True), [], device) or "")
+    assert refusal(lambda _: found.add_(1), [], device) is None
+    assert found.tolist() == [0, 0, 0], "a trial computes nothing"
 
 
 def test_what_waits_for_the_device_is_left_as_it_is_and_harms_nothing(said_by: Any) -> None:
