@@ -33,6 +33,11 @@ class Role:
 _OF = ("gradient", "new value")
 
 
+def is_token(node: fx.Node) -> bool:
+    """Whether an input of a graph is a token, which keeps calls with effects in their order and holds nothing."""
+    return isinstance(node.meta.get("desc"), (aot.ForwardTokenAOTInput, aot.BackwardTokenAOTInput))
+
+
 def given_to(graph_module: fx.GraphModule) -> list[Role]:
     """What a graph of dynamo takes, in order."""
     return [_given(node) for node in graph_module.graph.nodes if node.op == "placeholder"]

@@ -75,10 +75,10 @@ class Signature:
     @functools.cached_property
     def computed(self) -> Mapping[str, GraphOutput]:
         """What has to be computed, by name: the outputs and bases of outputs that are no input, view or constant, and
-        whether the checks hold."""
+        what says whether the checks hold."""
         given = {i.name for i in self.inputs}
         values = [output.base if output.view else output for output in self.outputs]
-        values += [GraphOutput(check.name) for check in self.checks]
+        values += [GraphOutput(check.name, dtype=check.dtype) for check in self.checks]
         return {v.name: v for v in values if v is not None and v.name is not None and v.name not in given}
 
 

@@ -17,6 +17,7 @@ from torch._inductor import config as inductor_config
 
 from dort_compare import provenance
 from dort_compare.backends.complex_parts import write_out_complex
+from dort_compare.backends.effects import take_checks_out
 from dort_compare.backends.expanded import expand
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
@@ -106,6 +107,7 @@ def _agreed(compiler: GraphCompiler, table: Mapping[Any, Decomposition]) -> Grap
                 hide_writes(context.fw_metadata)
         expand(graph_module, table)
         write_out_complex(graph_module)
+        take_checks_out(graph_module)
         return compiler(graph_module, example_inputs, phase=phase)
 
     return compile_graph

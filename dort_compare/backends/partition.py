@@ -21,6 +21,7 @@ from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import in_order, install, pieces_of
 from dort_compare.backends.release import split_backward
 from dort_compare.cache import Store
+from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lower import foreign_kind
@@ -140,13 +141,17 @@ def _built(
 
 
 def _hands_through(graph_module: fx.GraphModule) -> bool:
-    """Whether what enters no ONNX graph, as a process group or a size of a nested tensor, is there for no call."""
-    for node in graph_module.graph.nodes:
-        if node.op in ("placeholder", "get_attr") and all(user.op == "output" for user in node.users):
-            is_input = node.op == "placeholder"
-            if foreign_kind(node.meta.get("val") if is_input else attrgetter(str(node.target))(graph_module)):
-                return True
-    return False
+    """Whether what enters no ONNX graph is there for no call: a process group, a size of a nested tensor, or a token of
+    effects, which is None in a run."""
+    held = (node for node in graph_module.graph.nodes if node.op in ("placeholder", "get_attr"))
+    idle = (node for node in held if all(user.op == "output" for user in node.users))
+    return any(is_token(node) or foreign_kind(_value(node)) for node in idle)
+
+
+def _value(node: fx.Node) -> Any:
+    if node.op == "placeholder":
+        return node.meta.get("val")
+    return attrgetter(str(node.target))(node.graph.owning_module)
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.

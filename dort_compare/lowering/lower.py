@@ -14,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
-from dort_compare.checks import check_of
+from dort_compare.checks import check_of, traced_by
 from dort_compare.dtypes import HALF, dtype_name, in_parts, is_complex_tensor
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
 from dort_compare.lowering.builder import Builder
@@ -118,7 +118,7 @@ class Walk:
         if isinstance(result, tuple):
             self.values[node] = tuple(value and self._own(value) for value in result)
         else:
-            meta = True if check_of(node) else node.meta["val"]
+            meta = traced_by(node) if check_of(node) else node.meta["val"]
             self.values[node] = self._named(node, self._own(result), meta)
 
     def _element(self, node: fx.Node, producer: Any, position: Any) -> ir.Value:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from dort_compare.errors import CheckError
 from dort_compare.signature import GraphOutput, Scalar, Signature
 
 Argument = torch.Tensor | int | float | bool
@@ -18,13 +17,13 @@ Result = torch.Tensor | Scalar
 class Outputs:
     """Returns the outputs of a graph: tensors, numbers and None as torch would, views of arguments as views of them.
 
-    Raises CheckError where a condition that the graph checks does not hold.
+    Raises CheckError, or what torch raises, where a condition that the graph checks does not hold.
     """
 
     def __init__(self, signature: Signature) -> None:
         names = [*(graph_input.name for graph_input in signature.inputs), *signature.computed]
         places = {name: i for i, name in enumerate(names)}
-        self._checks = [(places[check.name], check.message) for check in signature.checks]
+        self._checks = [(places[check.name], check) for check in signature.checks]
         self._finished = [
             (places[name], output)
             for name, output in signature.computed.items()
@@ -37,9 +36,8 @@ class Outputs:
         values: list[Result] = [*arguments, *computed]
         for place, output in self._finished:
             values[place] = _as_traced(values[place], output)
-        for place, message in self._checks:
-            if not values[place]:
-                raise CheckError(message)
+        for place, check in self._checks:
+            check.verify(values[place])
         return [make(values) for make in self._made]
 
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 import onnx_ir as ir
 import torch
 
-from dort_compare.errors import CheckError, ExecutionError
+from dort_compare.errors import ExecutionError
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.boxed import as_boxed
 from dort_compare.runtime.folded import folded
@@ -33,7 +33,7 @@ def _are_on_cpu(constants: Mapping[str, torch.Tensor]) -> bool:
 class Program:
     """Takes the arguments of the graph, in order, and returns its outputs: tensors, numbers and None as torch would.
 
-    Raises CheckError where a condition that the graph checks does not hold.
+    Raises CheckError, or what torch raises, where a condition that the graph checks does not hold.
 
     ``model`` is the model that runs: the one given, with casts around nodes that the provider lacks a kernel for. With
     ``rewrites`` it is rewritten before ONNX Runtime optimizes it; see ``dort_compare.rewrites``. ``still`` names inputs
@@ -101,9 +101,8 @@ class Program:
             feeds = dict(zip(self._inputs, tensors, strict=True))
             for check in self.signature.checks:
                 with suppress(ExecutionError):
-                    (holds,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
-                    if not holds:
-                        raise CheckError(check.message) from None
+                    (value,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
+                    check.verify(value)
             raise
 
     def _alone(self, name: str) -> Session:

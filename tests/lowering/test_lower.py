@@ -14,10 +14,11 @@ import pytest
 import torch
 from op_calls import Call
 from torch import Tensor, fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import dort_compare
 from dort_compare.backends import CompiledGraph
-from dort_compare.errors import MissingLoweringError
+from dort_compare.errors import MissingLoweringError, UnsupportedGraphError
 from dort_compare.lowering import decompositions, lower, lowering, registered
 from dort_compare.lowering.registry import lowering_by_name
 from dort_compare.provenance import FX_NODE, Provenance
@@ -297,3 +298,20 @@ def test_what_is_expanded_to_nothing_survives_the_optimizers(dynamic: bool) -> N
     """ExpandElimination takes a dimension of 1 that becomes one of 0 for one that stays (1.31)."""
     compiled = torch.compile(lambda x: (x * 2).expand(0, 0) + 1, backend="dort", dynamic=dynamic)
     assert compiled(torch.empty(0, 1)).shape == (0, 0)
+
+
+@pytest.mark.parametrize(("weights", "right"), [(torch.float32, True), (torch.float16, True), (torch.float64, False)])
+def test_sums_of_weights_in_another_dtype_than_torch_computes_are_refused(weights: torch.dtype, right: bool) -> None:
+    """Torch 2.11 traces integers."""
+    x, y = torch.tensor([0, 1, 1]), torch.ones(3, dtype=weights)
+    traced = make_fx(lambda x, y: (torch.bincount(x, y, 4),))(x, y)
+    (call,) = traced.graph.find_nodes(op="call_function", target=torch.ops.aten.bincount.default)
+    known = torch.float32 if weights == torch.float32 else torch.float64
+    for node, value in zip(traced.graph.find_nodes(op="placeholder"), (x, y), strict=True):
+        node.meta["val"] = value
+    call.meta["val"] = torch.ones(4, dtype=known if right else torch.int64)
+    if right:
+        lower(traced, "inference", 20)
+    else:
+        with pytest.raises(UnsupportedGraphError, match="torch traces as"):
+            lower(traced, "inference", 20)

@@ -24,13 +24,23 @@ def counted(op: Builder, x: ir.Value, size: Dim, weights: ir.Value | None = None
 def bincount(op: Builder, x: ir.Value, weights: ir.Value | None = None, minlength: Dim = 0) -> ir.Value:
     """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor
 
-    A negative number, for which torch raises, is sent behind the last bin, where ONNX Runtime raises.
+    A negative number, for which torch raises, is sent behind the last bin, where ONNX Runtime raises. Torch 2.11 traces
+    integers where weights are counted.
     """
+    if op.result.dtype != _dtype_of_sums(weights):
+        raise op.unsupported(f"sums of weights that torch traces as {op.result.dtype}")
     wide = op.cast(x, torch.int64)
     largest = op.ReduceMax(op.Concat(wide, op.const([-1]), axis=0), keepdims=0)
     size = op.Max(op.Add(largest, 1), op.const(minlength))
     places = op.Where(op.Less(wide, 0), size, wide)
     return counted(op, places, size, weights and op.cast(weights, op.result.dtype))
+
+
+def _dtype_of_sums(weights: ir.Value | None) -> torch.dtype:
+    """As in ATen/native/SummaryOps.cpp: weights are added in float64 unless they are float32."""
+    if weights is None:
+        return torch.int64
+    return torch.float32 if dtype_of(weights) == torch.float32 else torch.float64
 
 
 @lowering(aten.histc.default)
