@@ -27,7 +27,8 @@ FLOORS = [
     {"__init__", "__main__"},
 ]
 NEIGHBOURS = {
-    "descriptors", "files", "plain", "provenance", "scalars", "signature", "views", "api", "cli", "doctor", "offline"
+    "checks", "descriptors", "files", "plain", "provenance", "scalars", "signature", "views",
+    "api", "cli", "doctor", "offline"
 }  # fmt: skip
 """Rooms that may import others of their own floor."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -138,4 +138,7 @@ def keywords(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def refuse_mode(mode: str | None) -> None:
     """Raises UsageError for a ``mode`` of ``torch.compile``, which hands it to every backend: it is inductor's."""
     if mode is not None:
-        raise UsageError(f"mode is {mode!r}, and modes are inductor's: leave it out, this backend has options only")
+        hint = ", as cudagraphs for reduce-overhead" if mode == "reduce-overhead" else ""
+        raise UsageError(
+            f"mode is {mode!r}, and modes are inductor's: leave it out, this backend has options only{hint}"
+        )

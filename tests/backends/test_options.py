@@ -83,11 +83,14 @@ def test_sessions_share_an_arena_unless_one_is_not_wanted() -> None:
 
 
 @pytest.mark.parametrize("backend", ["dort", "onnxrt", "dort_debug", debug_backend, DebugBackend()], ids=range(5))
-def test_modes_are_inductors(backend: Any) -> None:
+@pytest.mark.parametrize(
+    ("mode", "hint"), [("max-autotune", ""), ("reduce-overhead", ", as cudagraphs for reduce-overhead")]
+)
+def test_modes_are_inductors(backend: Any, mode: str, hint: str) -> None:
     with pytest.raises(BackendCompilerFailed) as caught:
-        torch.compile(torch.nn.ReLU(), backend=backend, mode="max-autotune")(torch.ones(2))
+        torch.compile(torch.nn.ReLU(), backend=backend, mode=mode)(torch.ones(2))
     assert isinstance(caught.value.inner_exception, UsageError)
-    message = "mode is 'max-autotune', and modes are inductor's: leave it out, this backend has options only"
+    message = f"mode is {mode!r}, and modes are inductor's: leave it out, this backend has options only{hint}"
     assert str(caught.value.inner_exception) == message
 
 
