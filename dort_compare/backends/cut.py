@@ -14,6 +14,7 @@ from torch import fx
 
 from dort_compare.backends.calls import has_effect
 from dort_compare.backends.levels import assembled, is_light
+from dort_compare.checks import check_of
 from dort_compare.provenance import call_of
 from dort_compare.views import moves_nothing
 
@@ -23,7 +24,7 @@ def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.
 
     Views, arithmetic on sizes and checks alone stay with the refused nodes in torch, and so does what leads to an
     ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above all,
-    keep their order.
+    keep their order, and so do checks.
     """
     nodes = list(graph_module.graph.nodes)
     outside = _with_their_memory(node for node in nodes if node.name in refused)
@@ -48,7 +49,7 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
     """The level of every node; what the graph takes stands below all, the output above all."""
     in_torch = set(refused)
     levels: dict[fx.Node, int] = {}
-    last_effect: fx.Node | None = None
+    last: dict[str, fx.Node] = {}
     for node in nodes:
         if node.op in ("placeholder", "get_attr"):
             levels[node] = -1
@@ -56,14 +57,21 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
         if call_of(node) in refused or (is_light(node) and any(operand in in_torch for operand in read)):
             in_torch.add(node)
-        if node in refused and has_effect(node):
-            read += [last_effect] if last_effect else []
-            last_effect = node
+        if kind := _kept_in_order(node, refused):
+            read += [last[kind]] if kind in last else []
+            last[kind] = node
         parity = node in in_torch
         levels[node] = max((levels[each] + ((each in in_torch) != parity) for each in read), default=int(parity))
     levels[nodes[-1]] = max(levels.values()) + 1
     _postpone(nodes, levels, in_torch)
     return levels
+
+
+def _kept_in_order(node: fx.Node, refused: set[fx.Node]) -> str | None:
+    """Among which nodes a node keeps its place: refused ones with effects, or checks, of which the first one raises."""
+    if node in refused and has_effect(node):
+        return "effect"
+    return "check" if check_of(node) else None
 
 
 def _postpone(nodes: Sequence[fx.Node], levels: dict[fx.Node, int], in_torch: set[fx.Node]) -> None:

@@ -15,9 +15,14 @@ check_errors = torch.ops.aten._linalg_check_errors.default
 
 
 def take_checks_out(graph_module: fx.GraphModule) -> None:
-    """Puts checks of factorizations beside the tokens, which are handed on past them."""
+    """Puts checks of factorizations beside the tokens, which are handed on past them.
+
+    Not beside other calls with effects, as those that print, which are to come before a check that raises, or after.
+    """
     graph = graph_module.graph
-    calls = [node for node in graph.find_nodes(op="call_function", target=with_effects) if node.args[1] is check_errors]
+    calls = graph.find_nodes(op="call_function", target=with_effects)
+    if any(call.args[1] is not check_errors for call in calls):
+        return
     for call in calls:
         token, _, *arguments = call.args
         with graph.inserting_before(call):

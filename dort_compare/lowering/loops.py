@@ -26,7 +26,15 @@ def loop(op: Builder, count: Dim, state: State, step: Step, *, resizes: bool = F
     The state keeps its dtypes and, unless it ``resizes``, its shapes.
     """
     body: Step = lambda rounds, asked, *before: (asked, *step(rounds, *before))  # noqa: E731
-    return _loop(op, op.const(count), None, state, [None if resizes else value.shape for value in state], body)
+    # ONNX's reference evaluator takes a condition that is left out for one that does not hold
+    return _loop(
+        op,
+        op.const(count),
+        op.const(True, torch.bool),
+        state,
+        [None if resizes else value.shape for value in state],
+        body,
+    )
 
 
 def repeated(op: Builder, state: State, going: Going, step: Step) -> tuple[ir.Value, ...]:
@@ -64,7 +72,7 @@ def loop_while(
 def _loop(
     op: Builder,
     count: ir.Value | None,
-    begins: ir.Value | None,
+    begins: ir.Value,
     state: State,
     shapes: Sequence[ir.Shape | None],
     body: Step,

@@ -98,12 +98,21 @@ class Program:
         try:
             return self._run(tensors)
         except ExecutionError:
-            feeds = dict(zip(self._inputs, tensors, strict=True))
-            for check in self.signature.checks:
-                with suppress(ExecutionError):
-                    (value,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
-                    check.verify(value)
+            if failed := self._failed_check(tensors):
+                raise failed from None
             raise
+
+    def _failed_check(self, tensors: Sequence[torch.Tensor]) -> RuntimeError | None:
+        """What the first check raises that does not hold, as far as its value can be computed."""
+        feeds = dict(zip(self._inputs, tensors, strict=True))
+        for check in self.signature.checks:
+            with suppress(ExecutionError):
+                (value,) = self._alone(check.name).run(feeds, {check.name: self._devices[check.name]})
+                try:
+                    check.verify(value)
+                except RuntimeError as failed:
+                    return failed
+        return None
 
     def _alone(self, name: str) -> Session:
         """A session for one value and what it is computed from."""

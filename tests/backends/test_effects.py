@@ -69,3 +69,53 @@ def test_tokens_enter_no_model() -> None:
         node.name for node in graph.graph_module.graph.find_nodes(op="placeholder")
     ]
     assert len(graph.onnx_model.graph.input) == 1
+
+
+def test_checks_keep_their_order_around_what_runs_in_torch() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(nn.functional.dropout(x, 1e-9)) + torch.linalg.inv(y)
+
+    compiled = torch.compile(function, backend="dort", options={"cache": False})
+    with pytest.raises(torch.linalg.LinAlgError, match="cholesky"):
+        compiled(-torch.eye(3), SINGULAR)
+    with pytest.raises(torch.linalg.LinAlgError, match="inv"):
+        compiled(torch.eye(3), SINGULAR)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_prints_keeps_its_place_among_checks(first: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    show = torch._higher_order_ops.print
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if first:
+            show("seen {}", x.sum())
+        y = torch.linalg.inv(x)
+        if not first:
+            show("seen {}", x.sum())
+        return y
+
+    compiled = torch.compile(function, backend="dort", options={"cache": False})
+    assert torch.equal(compiled(torch.eye(3)), torch.eye(3))
+    assert "seen" in capfd.readouterr().out
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(SINGULAR)
+    assert ("seen" in capfd.readouterr().out) is first
+
+
+def test_a_kernel_that_fails_behind_a_check_is_not_told() -> None:
+    compiled = torch.compile(
+        lambda a: torch.cholesky_inverse(torch.linalg.cholesky(a)), backend="dort", options={"cache": False}
+    )
+    with pytest.raises(torch.linalg.LinAlgError) as caught:
+        compiled(SINGULAR)
+    assert caught.value.__suppress_context__
+
+
+def test_the_reference_evaluator_computes_factorizations(tmp_path: Path) -> None:
+    torch.compile(torch.linalg.cholesky, backend=DebugBackend(dump=tmp_path))(SPD)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(tmp_path), "--engine", "reference"])
+    assert ended.value.code == 0
+
+
+SPD = torch.eye(3) + 0.1
