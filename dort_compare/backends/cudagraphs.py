@@ -105,29 +105,26 @@ def _launcher(boxed: Boxed, graph_module: fx.GraphModule, phase: Phase) -> Boxed
     )
 
 
-def _values(graph_module: fx.GraphModule) -> list[Any]:
-    return [node.meta.get("val") for node in graph_module.graph.nodes]
-
-
-def _tensors(graph_module: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
+def _valued(graph_module: fx.GraphModule, *kinds: type) -> list[tuple[fx.Node, Any]]:
+    """The nodes that stand for values of these types, with what torch traced."""
     values = ((node, node.meta.get("val")) for node in graph_module.graph.nodes)
-    return [(node, value) for node, value in values if isinstance(value, torch.Tensor)]
+    return [(node, value) for node, value in values if isinstance(value, kinds)]
 
 
 def _device(graph_module: fx.GraphModule) -> torch.device:
-    return next((value.device for _, value in _tensors(graph_module)), torch.device("cpu"))
+    return _valued(graph_module, torch.Tensor)[0][1].device
 
 
 def _obstacle(graph_module: fx.GraphModule, models: Iterable[ir.Model]) -> str | None:
     """What keeps a graph from being recorded, as far as it shows before the graph has run."""
-    tensors = _tensors(graph_module)
+    tensors = _valued(graph_module, torch.Tensor)
     if not tensors:
         return "it has no tensors"
     if elsewhere := [node.name for node, value in tensors if value.device.type != "cuda"]:
         return f"{elsewhere[0]} is not on a GPU"
     if len({value.device for _, value in tensors}) > 1:
         return "it runs on several GPUs"
-    if any(isinstance(value, _SYMBOLIC) and free_symbols(value) for value in _values(graph_module)):
+    if any(free_symbols(value) for _, value in _valued(graph_module, *_SYMBOLIC)):
         return "its sizes or numbers vary; torch.compile(..., dynamic=False) makes a graph for each"
     if unsafe := get_first_incompatible_cudagraph_node(graph_module):
         return f"torch records no {provenance.described(unsafe)}"
