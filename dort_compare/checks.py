@@ -11,6 +11,7 @@ from torch import fx
 from dort_compare.errors import CheckError
 
 aten = torch.ops.aten
+CHECK_ERRORS = aten._linalg_check_errors.default
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,18 @@ class FactorizationCheck(Check):
 
     def verify(self, value: Any) -> None:
         """Raises what torch raises, most often torch.linalg.LinAlgError, where a factorization was not completed."""
-        aten._linalg_check_errors.default(value, self.message, is_matrix=self.is_matrix)
+        CHECK_ERRORS(value, self.message, is_matrix=self.is_matrix)
 
 
 def check_of(node: fx.Node) -> Check | None:
     """The check that ``node`` is, with the message that torch's kernel would raise; None for any other node."""
     if node.target in (aten._assert_scalar.default, aten._assert_async.msg):
         return Check(node.name, str(node.args[1]))
-    if node.target is aten._linalg_check_errors.default:
+    if node.target is CHECK_ERRORS:
         return FactorizationCheck(node.name, str(node.args[1]), is_matrix=bool(node.kwargs["is_matrix"]))
     return None
 
 
 def traced_by(check: fx.Node) -> Any:
     """What torch would trace of the value of a check: a bool, or a fake tensor."""
-    is_tensor = check.target is aten._linalg_check_errors.default
-    return check.all_input_nodes[0].meta["val"] if is_tensor else True
+    return check.all_input_nodes[0].meta["val"] if check.target is CHECK_ERRORS else True

@@ -8,7 +8,7 @@ backward graphs share memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx_ir as ir
@@ -22,8 +22,10 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 from dort_compare import provenance
 from dort_compare.backends.aot import still_places
 from dort_compare.backends.captured import in_torchs_storages, refusal
+from dort_compare.descriptors import is_token
 from dort_compare.provenance import Phase
 from dort_compare.randomness import RANDOM_OPERATORS
+from dort_compare.runtime.binding import device_of
 from dort_compare.runtime.boxed import Boxed, as_boxed
 
 _LOGGER = logging.getLogger("dort_compare")
@@ -51,7 +53,8 @@ class Recorder:
         if reason := _obstacle(graph_module, models):
             self._refuse(phase, reason)
             return plain
-        device, launch = _device(graph_module), _launcher(boxed, graph_module, phase)
+        device = device_of(node.meta.get("val") for node in graph_module.graph.nodes)
+        launch = _launcher(boxed, graph_module, phase, device)
         run, is_warm, is_tried = plain, False, False
 
         @as_boxed
@@ -78,16 +81,16 @@ class Recorder:
 
         @as_boxed
         def call(arguments: list[Any]) -> Any:
-            if self._is_forward_recorded:
-                device = next(argument.device for argument in arguments if isinstance(argument, torch.Tensor))
-                if manager := get_manager(device.index, create_if_none_exists=False):
-                    manager.set_to_running_backward()
+            device = device_of(arguments)
+            manager = self._is_forward_recorded and get_manager(device.index, create_if_none_exists=False)
+            if manager:
+                manager.set_to_running_backward()
             return boxed(arguments)
 
         return call
 
 
-def _launcher(boxed: Boxed, graph_module: fx.GraphModule, phase: Phase) -> Boxed:
+def _launcher(boxed: Boxed, graph_module: fx.GraphModule, phase: Phase, device: torch.device) -> Boxed:
     """The callable that records at its second call, and launches from then on; at its first it runs in the memory that
     it is to have."""
     # of a backward graph, all but the gradients that arrive has been saved by the forward graph
@@ -97,7 +100,7 @@ def _launcher(boxed: Boxed, graph_module: fx.GraphModule, phase: Phase) -> Boxed
         lambda arguments: in_torchs_storages(boxed, arguments),
         [node.meta["val"] for node in graph_module.graph.find_nodes(op="placeholder")],
         list(unmoved),
-        device_index=_device(graph_module).index,
+        device_index=device.index,
         is_backward=phase == "backward",
         is_inference=phase == "inference",
         stack_traces=[each.stack_trace if isinstance(each, fx.Node) else None for each in output.args[0]],
@@ -111,22 +114,24 @@ def _valued(graph_module: fx.GraphModule, *kinds: type) -> list[tuple[fx.Node, A
     return [(node, value) for node, value in values if isinstance(value, kinds)]
 
 
-def _device(graph_module: fx.GraphModule) -> torch.device:
-    return _valued(graph_module, torch.Tensor)[0][1].device
-
-
 def _obstacle(graph_module: fx.GraphModule, models: Iterable[ir.Model]) -> str | None:
     """What keeps a graph from being recorded, as far as it shows before the graph has run."""
+    return next(_obstacles(graph_module, models), None)
+
+
+def _obstacles(graph_module: fx.GraphModule, models: Iterable[ir.Model]) -> Iterator[str]:
     tensors = _valued(graph_module, torch.Tensor)
+    if any(map(is_token, graph_module.graph.nodes)):
+        yield "it checks values, or has other effects, in every call"
     if not tensors:
-        return "it has no tensors"
+        yield "it has no tensors"
     if elsewhere := [node.name for node, value in tensors if value.device.type != "cuda"]:
-        return f"{elsewhere[0]} is not on a GPU"
+        yield f"{elsewhere[0]} is not on a GPU"
     if len({value.device for _, value in tensors}) > 1:
-        return "it runs on several GPUs"
+        yield "it runs on several GPUs"
     if any(free_symbols(value) for _, value in _valued(graph_module, *_SYMBOLIC)):
-        return "its sizes or numbers vary; torch.compile(..., dynamic=False) makes a graph for each"
+        yield "its sizes or numbers vary; torch.compile(..., dynamic=False) makes a graph for each"
     if unsafe := get_first_incompatible_cudagraph_node(graph_module):
-        return f"torch records no {provenance.described(unsafe)}"
-    drawing = {node.op_type for model in models for node in model.graph.all_nodes()} & _DRAWING
-    return f"ONNX Runtime's {min(drawing)} would draw the same numbers again" if drawing else None
+        yield f"torch records no {provenance.described(unsafe)}"
+    if drawing := {node.op_type for model in models for node in model.graph.all_nodes()} & _DRAWING:
+        yield f"ONNX Runtime's {min(drawing)} would draw the same numbers again"

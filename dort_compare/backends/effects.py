@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from dort_compare.checks import CHECK_ERRORS
+
 with_effects = torch.ops.higher_order.with_effects
-check_errors = torch.ops.aten._linalg_check_errors.default
 
 
 def take_checks_out(graph_module: fx.GraphModule) -> None:
@@ -21,12 +22,12 @@ def take_checks_out(graph_module: fx.GraphModule) -> None:
     """
     graph = graph_module.graph
     calls = graph.find_nodes(op="call_function", target=with_effects)
-    if any(call.args[1] is not check_errors for call in calls):
+    if any(call.args[1] is not CHECK_ERRORS for call in calls):
         return
     for call in calls:
         token, _, *arguments = call.args
         with graph.inserting_before(call):
-            check = graph.call_function(check_errors, tuple(arguments), call.kwargs)
+            check = graph.call_function(CHECK_ERRORS, tuple(arguments), call.kwargs)
         check.meta = {**call.meta, "val": None}
         for element in list(call.users):  # the token is all that the call returns
             element.replace_all_uses_with(token)

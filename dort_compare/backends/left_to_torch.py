@@ -45,12 +45,12 @@ PASSES = {
 }
 """What is several passes over its operand in ONNX Runtime."""
 _JOINS, _SPLITS = {aten.cat.default}, {aten.split.Tensor, aten.split_with_sizes.default}
-FUSED, TRANSFORM, UNEQUAL = "torch's fused kernel", "torch's transform", "parts of unequal sizes, which it records"
+FUSED, TRANSFORM, UNEQUAL = "torch's fused kernel", "torch's transform", "torch's kernel, which can be recorded"
 """Why."""
 _MANY = 2**13
 """Elements from which on a transform is left to torch."""
 _VERY_MANY = 2**22
-"""Elements from which on the passes over them take longer than a border between sessions."""
+"""Elements from which on several passes over them are left to torch."""
 
 
 def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[str, str]:

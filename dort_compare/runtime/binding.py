@@ -60,7 +60,7 @@ class Binding:
                 plain.append(dense(tensor))
                 names.append(name)
             else:
-                special.append((name, dense(in_parts(tensor.detach()))))
+                special.append((name, laid_out(tensor)))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))
@@ -92,6 +92,11 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     That of a tensor which torch negates by a mark alone holds the opposite numbers.
     """
     return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.resolve_neg().contiguous()
+
+
+def laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    """A dense tensor of the same numbers, complex ones as their parts; in the same memory if it can be."""
+    return dense(in_parts(tensor.detach()))
 
 
 def as_ort(tensor: torch.Tensor) -> native.OrtValue:

@@ -15,10 +15,9 @@ import torch
 
 from dort_compare import provenance
 from dort_compare.captures import read_by
-from dort_compare.dtypes import in_parts
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime import torch_memory
-from dort_compare.runtime.binding import Binding, dense
+from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
@@ -101,7 +100,7 @@ def _in_order(
     current = torch.cuda.current_stream(stream.device)
     if current == stream:
         return _with_room(binding, tensors, options)
-    ready = [dense(in_parts(tensor.detach())) for tensor in tensors]
+    ready = [laid_out(tensor) for tensor in tensors]
     stream.wait_stream(current)
     # torch hands on at once what its default stream gives back, and what the sessions' own stream does to these alone
     with torch.cuda.stream(stream if stream.cuda_stream else current):

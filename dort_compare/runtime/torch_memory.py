@@ -15,8 +15,6 @@ _Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
 _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _FREE = "aoti_torch_cuda_caching_allocator_raw_delete"
 """Torch's function in C, which takes no lock of Python's: results may outlive Python."""
-
-
 _ONE_AT_A_TIME = threading.Lock()
 
 

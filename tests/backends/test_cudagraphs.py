@@ -94,6 +94,13 @@ def test_what_shows_before_a_graph_has_run(values: Sequence[Any], words: str) ->
     assert words in (cudagraphs._obstacle(graph_of(*values), []) or "")
 
 
+def test_what_has_effects_is_not_launched_for_those_would_be_left_out(said_by: Any) -> None:
+    compiled = torch.compile(torch.linalg.inv, backend="dort", options={"cudagraphs": True})
+    for _ in range(3):
+        assert torch.equal(compiled(torch.eye(3)), torch.eye(3))
+    assert ["has other effects" in line for line in said_by("dort_compare")] == [True]
+
+
 def test_nothing_keeps_a_graph_of_known_sizes_on_a_gpu_from_being_recorded() -> None:
     assert cudagraphs._obstacle(graph_of(on("cuda:0", 2), 3, None), []) is None
 
