@@ -1,4 +1,5 @@
-"""Cuts a graph of which some nodes run in eager torch: everything else is gathered in as few pieces as can be.
+"""Cuts a graph of which some nodes run in eager torch, or that is to run in parts: everything else is gathered in as
+few pieces as can be.
 
 A node stands on the level of what it reads where both run in the same place, and one above where they do not: even
 levels run in ONNX Runtime, odd ones in torch, and one even level is one piece. It takes time linear in the graph;
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from torch import fx
 
@@ -19,8 +21,12 @@ from dort_compare.provenance import call_of
 from dort_compare.views import moves_nothing
 
 
-def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.GraphModule:
+def split_graph(
+    graph_module: fx.GraphModule, refused: Mapping[str, str], parts: Mapping[fx.Node, int] = MappingProxyType({})
+) -> fx.GraphModule:
     """A copy of the graph in which everything but the calls named in ``refused`` is gathered in submodules.
+
+    ``parts`` numbers calls, in order, by parts of the graph that have no piece in common; empty where it is one.
 
     Views, arithmetic on sizes and checks alone stay with the refused nodes in torch, and so does what leads to an
     ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above all,
@@ -28,7 +34,7 @@ def split_graph(graph_module: fx.GraphModule, refused: Mapping[str, str]) -> fx.
     """
     nodes = list(graph_module.graph.nodes)
     outside = _with_their_memory(node for node in nodes if node.name in refused)
-    return assembled(graph_module, _levels(nodes, outside), lambda level: level % 2 == 0, outside)
+    return assembled(graph_module, _levels(nodes, outside, parts), lambda level: level % 2 == 0, outside)
 
 
 def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
@@ -45,15 +51,22 @@ def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
 # Levels.
 
 
-def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, int]:
-    """The level of every node; what the graph takes stands below all, the output above all."""
+def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node], parts: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
+    """The level of every node; what the graph takes stands below all, the output above all.
+
+    A part of the graph begins above all levels of the one before. Its calls stay in it.
+    """
     in_torch = set(refused)
     levels: dict[fx.Node, int] = {}
+    floors = {0: 0}
     last: dict[str, fx.Node] = {}
     for node in nodes:
         if node.op in ("placeholder", "get_attr"):
             levels[node] = -1
             continue
+        part = parts.get(node, max(floors))
+        if part not in floors:
+            floors[part] = 2 * (max(levels.values()) // 2 + 1)
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
         if call_of(node) in refused or (is_light(node) and any(operand in in_torch for operand in read)):
             in_torch.add(node)
@@ -61,9 +74,11 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node]) -> dict[fx.Node, in
             read += [last[kind]] if kind in last else []
             last[kind] = node
         parity = node in in_torch
-        levels[node] = max((levels[each] + ((each in in_torch) != parity) for each in read), default=int(parity))
+        above = (levels[each] + ((each in in_torch) != parity) for each in read)
+        levels[node] = max([floors[part] + parity, *above])
     levels[nodes[-1]] = max(levels.values()) + 1
-    _postpone(nodes, levels, in_torch)
+    if not parts:
+        _postpone(nodes, levels, in_torch)
     return levels
 
 

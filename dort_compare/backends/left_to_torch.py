@@ -4,9 +4,9 @@ Fused attention on CUDA: ONNX Runtime has no kernel of its gradient, and would w
 in float32, to the memory that the fused kernels are there to save. Large activations and gradients on CUDA that are
 several nodes of ONNX: each node reads and writes all of it, in float32, where torch's kernels do so once. Fourier
 transforms: of rows of 100 elements and more torch's take a fifth of the time of products with matrices, or less
-(`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows. In graphs
-that are recorded as CUDA graphs, joins and splits of unequal parts: ONNX Runtime's kernels read their sizes from a
-buffer of the CPU that is another's when they are launched again.
+(`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows. What ONNX
+Runtime is slow at on the CPU (slow_in_onnx.py). In graphs that are recorded as CUDA graphs, joins and splits of unequal
+parts: ONNX Runtime's kernels read their sizes from a buffer of the CPU that is another's when they are launched again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.backends.slow_in_onnx import is_slow
 from dort_compare.lowering.lower import TRANSFORMS
 from dort_compare.signature import hints
 
@@ -46,6 +47,7 @@ PASSES = {
 """What is several passes over its operand in ONNX Runtime."""
 _JOINS, _SPLITS = {aten.cat.default}, {aten.split.Tensor, aten.split_with_sizes.default}
 FUSED, TRANSFORM, UNEQUAL = "torch's fused kernel", "torch's transform", "torch's kernel, which can be recorded"
+FASTER = "torch's kernel, which is faster"
 """Why."""
 _MANY = 2**13
 """Elements from which on a transform is left to torch."""
@@ -64,6 +66,8 @@ def _reason(node: fx.Node, is_recorded: bool) -> str | None:
         return UNEQUAL
     if node.target in ATTENTION or (node.target in PASSES and _is_on_gpu(node) and _is_of(node, _VERY_MANY)):
         return FUSED
+    if is_slow(node) and not _is_on_gpu(node):
+        return FASTER
     return TRANSFORM if node.target in TRANSFORMS and _is_of(node, _MANY, unknown=True) else None
 
 

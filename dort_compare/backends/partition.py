@@ -19,7 +19,7 @@ from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.left_to_torch import left_to_torch
 from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import in_order, install, pieces_of
-from dort_compare.backends.release import split_backward
+from dort_compare.backends.release import parts
 from dort_compare.cache import Store
 from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
@@ -124,20 +124,26 @@ def _without(left: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, s
 def _built(
     graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], release: bool
 ) -> tuple[fx.GraphModule | None, Sequence[Built]]:
-    """The programs of the pieces around the calls that are ``left`` to torch, or of a graph that is to release what it
-    reads; of the whole where that is not to be cut, or where such a piece is refused. What only hands something on that
-    no program takes is cut, too: its pieces do without."""
-    if left or _hands_through(graph_module):
-        around = split_graph(graph_module, left)
-        return around, [build(piece) for piece in pieces_of(around).values()]
-    if release and (split := split_backward(graph_module)):
+    """The programs of the pieces around the calls that are ``left`` to torch, and of a graph that is to release what it
+    reads in parts, unless a piece of these is refused; of the whole where that is not to be cut. What only hands
+    something on that no program takes is cut, too: its pieces do without."""
+    if release and (freeing := parts(graph_module)):
         try:
-            return split, [build(piece) for piece in pieces_of(split).values()]
+            return _pieces_built(graph_module, build, left, freeing)
         except (RuntimeUnavailableError, UsageError):
             raise
-        except Exception as problem:  # noqa: BLE001  (whatever it is, the whole graph may do without)
-            _LOG.debug("a backward graph is made in one piece: %s", problem)
+        except Exception as problem:  # noqa: BLE001  (whatever it is, the graph may do without)
+            _LOG.debug("a backward graph is not cut to release what it reads: %s", problem)
+    if left or _hands_through(graph_module):
+        return _pieces_built(graph_module, build, left, {})
     return None, [build(graph_module)]
+
+
+def _pieces_built(
+    graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], freeing: Mapping[fx.Node, int]
+) -> tuple[fx.GraphModule, Sequence[Built]]:
+    split = split_graph(graph_module, left, freeing)
+    return split, [build(piece) for piece in pieces_of(split).values()]
 
 
 def _hands_through(graph_module: fx.GraphModule) -> bool:

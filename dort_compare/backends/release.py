@@ -17,29 +17,23 @@ from itertools import accumulate
 import torch
 from torch import fx
 
-from dort_compare.backends.levels import assembled
-
 _MOST = 8
 """Pieces: an eighth of what is saved stays until the next cut."""
 _LEAST = 8 << 20
 """Bytes that a piece is to free."""
 
 
-def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
-    """A copy of the graph in which all nodes are gathered in submodules, each of which frees about as much as another.
+def parts(graph_module: fx.GraphModule) -> Mapping[fx.Node, int]:
+    """The calls of a graph by the number of the part that they belong to, each of which frees about as much as another.
 
-    None where the graph has too little to free. The cuts are where the least is handed on from piece to piece, and no
-    more than a piece frees: what is handed on cannot be computed in place. Where much is handed on all the way, as the
-    gradient of weights that the last layer and the first one share, the pieces are fewer and free more each.
+    Empty where the graph has too little to free. The cuts are where the least is handed on from part to part, and no
+    more than a part frees: what is handed on cannot be computed in place. Where much is handed on all the way, as the
+    gradient of weights that the last layer and the first one share, the parts are fewer and free more each.
     """
     nodes = list(graph_module.graph.nodes)
     places = _places(nodes)
     ends = _ends(nodes, places)
-    if not ends:
-        return None
-    levels = {node: bisect_left(ends, places[node]) if node in places else -1 for node in nodes}
-    levels[nodes[-1]] = len(ends) + 1
-    return assembled(graph_module, levels, lambda _: True)
+    return {node: bisect_left(ends, place) for node, place in places.items()} if ends else {}
 
 
 def _places(nodes: Sequence[fx.Node]) -> Mapping[fx.Node, int]:

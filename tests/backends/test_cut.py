@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare.backends.cut import split_graph
+from dort_compare.backends.levels import is_light
 
 aten = torch.ops.aten
 
@@ -202,3 +203,23 @@ def test_a_cut_graph_computes_what_it_computed(seed: int) -> None:
 def test_thousands_of_nodes_are_cut_at_once() -> None:
     graph, refused = random_graph(0, size=2000)
     assert len(told(split_graph(graph, refused))) > 50
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_a_cut_graph_run_one_after_the_other(seed: int) -> None:
+    graph, refused = random_graph(seed, size=30)
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    numbers = {node: 4 * i // len(calls) for i, node in enumerate(calls)}
+    numbers |= {node: numbers[node.args[0]] for node in calls if node.target is operator.getitem}
+    split = split_graph(graph, refused, numbers)
+    split.graph.lint()
+    inputs = [torch.randn(3, 3).clamp(-1, 1) for _ in range(3)]
+    results, _ = run(split, *inputs)
+    for got, expected in zip(results, graph(*inputs), strict=True):
+        assert torch.equal(got, expected)
+    by_name = {node.name: number for node, number in numbers.items() if not is_light(node)}
+    parts = [{by_name[name] for name in call.strip("[]").split() if name in by_name} for call in told(split)]
+    assert all(len(part) <= 1 for part in parts), "no piece is of two parts"
+    in_order = [part.pop() for part in parts if part]
+    assert in_order == sorted(in_order)
+    assert len(set(in_order)) == 4

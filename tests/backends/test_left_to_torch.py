@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from dort_compare import DebugBackend, provenance
-from dort_compare.backends import aot, left_to_torch
+from dort_compare.backends import aot, left_to_torch, slow_in_onnx
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
 from dort_compare.runtime import Program
@@ -179,6 +180,91 @@ def test_unequal_parts_are_left_where_a_graph_is_recorded(
     assert lowered == ({"cat_2"} if cudagraphs else {"cat", "cat_1", "cat_2"}), "the last one joins halves"
 
 
+def of_rows(rows: int) -> torch.Tensor:
+    """The places of rows, most of them several times."""
+    return torch.arange(rows) * 7 % (rows // 4)
+
+
+def added(x: torch.Tensor) -> torch.Tensor:
+    return x.new_zeros(len(x), 16).index_add(0, of_rows(len(x)), x)
+
+
+def put(x: torch.Tensor, accumulate: bool) -> torch.Tensor:
+    rows = of_rows(len(x)) if accumulate else torch.arange(len(x) - 1, -1, -1)
+    return x.new_zeros(len(x), 16).index_put((rows,), x, accumulate=accumulate)
+
+
+ROWS = 2**15 // 16
+SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], tuple[int, int]]] = {
+    "index_add": (added, (ROWS, 16), (ROWS - 4, 16)),
+    "index_put": (partial(put, accumulate=True), (ROWS, 16), (ROWS - 4, 16)),
+    "scatter_add": (lambda x: torch.zeros_like(x).scatter_add(0, x.argsort(0), x), (ROWS, 16), (ROWS - 4, 16)),
+    "cumprod": (lambda x: x.tanh().cumprod(1), (ROWS, 16), (ROWS - 4, 16)),
+    "index_select": (lambda x: x.index_select(-1, torch.tensor([3, 3])), (ROWS, 16), (ROWS - 4, 16)),
+    "index": (lambda x: x[:, torch.tensor([3, 3])], (ROWS, 16), (ROWS - 4, 16)),
+    "erfc": (torch.erfc, (2**11, 1), (2**11 - 1, 1)),
+    "linalg_inv_ex": (lambda x: torch.linalg.inv(x + 9 * torch.eye(len(x))), (8, 8), (7, 7)),
+    "linalg_cholesky_ex": (lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(len(x))), (8, 8), (7, 7)),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_is_slow_in_onnx_runtime_is_left_from_some_size_on(made: list[set[str]], said_by: Any, name: str) -> None:
+    function, large, small = SLOW[name]
+    model = nn.Sequential(Scaled(), Calling(function))
+    for shape in (large, small):
+        made.clear()
+        torch._dynamo.reset()
+        inputs = (torch.randn(shape),)
+        right = gradients(model, model, inputs)
+        torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
+        lowered = {node for program in made for node in program}
+        assert (name in lowered) is (shape == small), lowered
+        assert not said_by("dort_compare")
+
+
+def test_gradients_of_what_is_read_at_indices_are_left(made: list[set[str]]) -> None:
+    model, inputs = nn.Sequential(nn.Embedding(9, 16), nn.Tanh()), (torch.arange(ROWS) % 9,)
+    right = gradients(model, model, inputs)
+    torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
+    assert not any("embedding_dense_backward" in program for program in made)
+    assert any("embedding" in program for program in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("index_put", partial(put, accumulate=False)),
+        ("index_select", lambda x: x.index_select(0, of_rows(len(x)))),
+        ("index", lambda x: x[of_rows(len(x))]),
+        ("index", lambda x: x.view(-1, 4, 4)[:, torch.tensor([1, 3]), torch.tensor([0, 2])]),
+    ],
+)
+def test_what_goes_by_whole_slices_or_by_several_indices_is_not_left(
+    made: list[set[str]], name: str, function: Any
+) -> None:
+    x = torch.randn(ROWS, 16)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(Calling(function), backend="dort")(x), function(x))
+    assert [name in program for program in made] == [True]
+
+
+@pytest.mark.parametrize("how", ["on a GPU", "of a size that shows in a run", "where all is asked for"])
+def test_it_is_not_left(made: list[set[str]], monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == "on a GPU":
+        monkeypatch.setattr(left_to_torch, "_is_on_gpu", lambda _: True)
+    function = (lambda x: added(x[x[:, 0] > 9])) if how.startswith("of") else added
+    options = {"fallback": False} if how.startswith("where") else {}
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.compile(Calling(function), backend="dort", options=options)(torch.randn(ROWS, 16) + 8)
+    assert any("index_add" in program for program in made)
+
+
+def test_all_that_is_slow_in_onnx_runtime_has_a_lowering() -> None:
+    lowered = {getattr(target, "overloadpacket", None) for target in registry.registered()}
+    assert slow_in_onnx.SIZES.keys() - lowered == {aten.mvlgamma}, "which torch decomposes"
+
+
 class Scaled(nn.Module):
     """A factor, so that there is a gradient to compare."""
 
@@ -188,6 +274,17 @@ class Scaled(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * self.factor
+
+
+class Calling(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
 
 
 class Convolved(nn.Module):

@@ -13,10 +13,10 @@ from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dort_compare.backends import release
+from dort_compare.backends import release, slow_in_onnx
 from dort_compare.backends.building import Building
+from dort_compare.backends.cut import split_graph
 from dort_compare.backends.pieces import pieces_of
-from dort_compare.backends.release import split_backward
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.runtime.binding import Binding
@@ -29,6 +29,11 @@ def backward_of_tanh(tangents_1: Tensor, *saved: Tensor) -> Tensor:
     for each in saved:
         tangents_1 = tangents_1 * (1 - each * each)
     return tangents_1
+
+
+def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
+    freeing = release.parts(graph_module)
+    return split_graph(graph_module, {}, freeing) if freeing else None
 
 
 def traced(layers: int, tangents: int = 1) -> fx.GraphModule:
@@ -169,3 +174,35 @@ def test_a_training_step_frees_activations_and_its_gradients_are_right(
     torch.testing.assert_close(gradients["dort"], gradients["eager"])
     assert len(inputs) > 4
     assert alive[-1] == 0, alive
+
+
+class Looked(nn.Module):
+    """Layers between which rows of a table are looked up, whose gradients are sums at indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.table = Layers(), nn.Parameter(torch.randn(16, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers.layers:
+            x = torch.tanh(layer(x)) * self.table[torch.arange(len(x)) % 16]
+        return x
+
+
+def test_what_is_left_to_torch_is_cut_out_of_the_parts(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    monkeypatch.setattr(slow_in_onnx, "SIZES", dict.fromkeys(slow_in_onnx.SIZES, 64))
+    caplog.set_level(logging.INFO, "dort_compare.log")
+    torch.manual_seed(0)
+    model, x = Looked(), torch.randn(64, 64)
+    gradients = {}
+    for backend in ("eager", "dort"):
+        model.zero_grad()
+        torch.compile(model, backend=backend, dynamic=False)(x).square().sum().backward()
+        gradients[backend] = [p.grad for p in model.parameters()]
+    torch.testing.assert_close(gradients["dort"], gradients["eager"])
+    (backward,) = (
+        r.getMessage() for r in caplog.records if "backward" in r.getMessage() and "pieces" in r.getMessage()
+    )
+    assert int(re.search(r"in (\d+) pieces", backward)[1]) >= 8, backward
+    assert "8 operators in eager torch" in backward

@@ -1,0 +1,138 @@
+"""What takes ONNX Runtime several times as long as torch's kernels on the CPU, from some size on.
+
+`benchmarks/left_to_torch.py` times each of them both ways. Below the sizes a border between two sessions, some 25 to 50
+microseconds, costs more than it saves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from dort_compare.signature import hints
+
+aten = torch.ops.aten
+
+FACTORIZATIONS = {
+    aten._linalg_det,
+    aten._linalg_slogdet,
+    aten._linalg_solve_ex,
+    aten.cholesky_inverse,
+    aten.cholesky_solve,
+    aten.geqrf,
+    aten.linalg_cholesky_ex,
+    aten.linalg_householder_product,
+    aten.linalg_inv_ex,
+    aten.linalg_lu,
+    aten.linalg_lu_factor_ex,
+    aten.linalg_lu_solve,
+    aten.linalg_qr,
+    aten.linalg_solve_triangular,
+    aten.ormqr,
+    aten.triangular_solve,
+}
+"""ONNX has no operator for them: they are loops over columns."""
+SPECIAL = {
+    aten.digamma,
+    aten.erfc,
+    aten.erfinv,
+    aten.i0,
+    aten.igamma,
+    aten.igammac,
+    aten.lgamma,
+    aten.mvlgamma,
+    aten.polygamma,
+    aten.special_airy_ai,
+    aten.special_bessel_j0,
+    aten.special_bessel_j1,
+    aten.special_bessel_y0,
+    aten.special_bessel_y1,
+    aten.special_erfcx,
+    aten.special_i0e,
+    aten.special_i1,
+    aten.special_i1e,
+    aten.special_log_ndtr,
+    aten.special_modified_bessel_i0,
+    aten.special_modified_bessel_i1,
+    aten.special_modified_bessel_k0,
+    aten.special_modified_bessel_k1,
+    aten.special_ndtri,
+    aten.special_scaled_modified_bessel_k0,
+    aten.special_scaled_modified_bessel_k1,
+    aten.special_zeta,
+}
+"""Nor for these functions: they are series, many nodes, each of which reads and writes all elements."""
+SCATTERED = {
+    aten._embedding_bag,
+    aten._embedding_bag_backward,
+    aten._embedding_bag_forward_only,
+    aten._embedding_bag_per_sample_weights_backward,
+    aten._pdist_backward,
+    aten._pdist_forward,
+    aten.adaptive_max_pool2d,
+    aten.adaptive_max_pool2d_backward,
+    aten.adaptive_max_pool3d,
+    aten.adaptive_max_pool3d_backward,
+    aten.bucketize,
+    aten.cummax,
+    aten.cummin,
+    aten.cumprod,
+    aten.embedding_dense_backward,
+    aten.index_add,
+    aten.index_reduce,
+    aten.mode,
+    aten.scatter_add,
+    aten.scatter_reduce,
+    aten.searchsorted,
+}
+"""What ONNX Runtime's kernels write, or gather, element by element, or as pairs of all elements."""
+
+
+def _adds(node: fx.Node) -> bool:
+    return len(node.args) > 3 and bool(node.args[3])
+
+
+def _picks_single_elements(node: fx.Node) -> bool:
+    """Whether an index picks along the last dimension, and no other one does."""
+    x, where = node.args[:2]
+    last = x.meta["val"].ndim - 1  # type: ignore[union-attr]
+    if isinstance(where, int):
+        return where in (-1, last)
+    return [d for d, index in enumerate(where) if index is not None] == [last]  # type: ignore[arg-type]
+
+
+_AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
+    aten.index_put: _adds,
+    aten._unsafe_index_put: _adds,
+    aten.put: _adds,
+    aten.index_select: _picks_single_elements,
+    aten.index: _picks_single_elements,
+}
+"""What goes by whole slices, but for these calls."""
+SIZES: Mapping[Any, int] = (
+    dict.fromkeys(FACTORIZATIONS, 2**6)
+    | dict.fromkeys(SPECIAL, 2**11)
+    | dict.fromkeys(SCATTERED | _AT_TIMES.keys(), 2**15)
+)
+"""Elements of the largest tensor that a call reads or makes, from which on torch's kernel takes less time."""
+
+
+def is_slow(node: fx.Node) -> bool:
+    """Whether a call of an FX graph, as large as it was when it was traced, is better run by torch."""
+    function = getattr(node.target, "overloadpacket", None)
+    if function not in SIZES or (function in _AT_TIMES and not _AT_TIMES[function](node)):
+        return False
+    return _largest(node) >= SIZES[function]
+
+
+def _largest(node: fx.Node) -> int:
+    """Elements of the largest tensor that a call reads or makes, of those whose sizes do not show in a run alone."""
+    made = node.meta["val"]
+    values = [operand.meta.get("val") for operand in node.all_input_nodes]
+    values += made if isinstance(made, (tuple, list)) else [made]
+    sizes = [hints(value.shape) for value in values if isinstance(value, torch.Tensor)]
+    return max((math.prod(each) for each in sizes if each is not None), default=0)
