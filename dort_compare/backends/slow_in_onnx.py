@@ -1,7 +1,7 @@
-"""What takes ONNX Runtime several times as long as torch's kernels on the CPU, from some size on.
+"""What takes ONNX Runtime longer on the CPU than torch's kernel and two borders between sessions, from some size on.
 
-`benchmarks/left_to_torch.py` times each of them both ways. Below the sizes a border between two sessions, some 25 to 50
-microseconds, costs more than it saves.
+`benchmarks/left_to_torch.py` times them both ways. Activations, norms and their gradients are not among them: a trial of
+steps of whole models gained nothing by leaving them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SPECIAL = {
     aten.special_zeta,
 }
 """Nor for these functions: they are series, many nodes, each of which reads and writes all elements."""
-SCATTERED = {
+ELEMENT_BY_ELEMENT = {
     aten._embedding_bag,
     aten._embedding_bag_backward,
     aten._embedding_bag_forward_only,
@@ -82,18 +82,35 @@ SCATTERED = {
     aten.cummin,
     aten.cumprod,
     aten.embedding_dense_backward,
+    aten.exp2,
+    aten.fmod,
+    aten.grid_sampler_2d_backward,
     aten.index_add,
     aten.index_reduce,
+    aten.log2,
+    aten.logcumsumexp,
+    aten.median,
     aten.mode,
+    aten.nanmedian,
+    aten.remainder,
+    aten.replication_pad1d_backward,
+    aten.replication_pad2d_backward,
+    aten.replication_pad3d_backward,
     aten.scatter_add,
     aten.scatter_reduce,
     aten.searchsorted,
+    aten.sinh,
+    aten.tan,
 }
-"""What ONNX Runtime's kernels write, or gather, element by element, or as pairs of all elements."""
+"""What ONNX Runtime's kernels write, gather or compute element by element, or sort for."""
 
 
 def _adds(node: fx.Node) -> bool:
     return len(node.args) > 3 and bool(node.args[3])
+
+
+def _reads_integers(node: fx.Node) -> bool:
+    return not node.all_input_nodes[0].meta["val"].dtype.is_floating_point
 
 
 def _picks_single_elements(node: fx.Node) -> bool:
@@ -111,12 +128,13 @@ _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten.put: _adds,
     aten.index_select: _picks_single_elements,
     aten.index: _picks_single_elements,
+    aten.sum: _reads_integers,
 }
-"""What goes by whole slices, but for these calls."""
+"""What is fast but for these calls."""
 SIZES: Mapping[Any, int] = (
     dict.fromkeys(FACTORIZATIONS, 2**6)
     | dict.fromkeys(SPECIAL, 2**11)
-    | dict.fromkeys(SCATTERED | _AT_TIMES.keys(), 2**15)
+    | dict.fromkeys(ELEMENT_BY_ELEMENT | _AT_TIMES.keys(), 2**15)
 )
 """Elements of the largest tensor that a call reads or makes, from which on torch's kernel takes less time."""
 

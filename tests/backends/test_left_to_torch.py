@@ -194,6 +194,11 @@ def put(x: torch.Tensor, accumulate: bool) -> torch.Tensor:
     return x.new_zeros(len(x), 16).index_put((rows,), x, accumulate=accumulate)
 
 
+def replicated(x: torch.Tensor) -> torch.Tensor:
+    """Each row as an image of 2 x 2 with a border."""
+    return nn.functional.pad(x.view(1, -1, 2, 2), (1, 1, 1, 1), "replicate")
+
+
 ROWS = 2**15 // 16
 SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], tuple[int, int]]] = {
     "index_add": (added, (ROWS, 16), (ROWS - 4, 16)),
@@ -202,6 +207,8 @@ SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], t
     "cumprod": (lambda x: x.tanh().cumprod(1), (ROWS, 16), (ROWS - 4, 16)),
     "index_select": (lambda x: x.index_select(-1, torch.tensor([3, 3])), (ROWS, 16), (ROWS - 4, 16)),
     "index": (lambda x: x[:, torch.tensor([3, 3])], (ROWS, 16), (ROWS - 4, 16)),
+    "sum_1": (lambda x: x.relu() * (x > 0).long().sum(1, keepdim=True), (ROWS, 16), (ROWS - 4, 16)),
+    "replication_pad2d_backward": (replicated, (ROWS, 4), (ROWS - 4, 4)),
     "erfc": (torch.erfc, (2**11, 1), (2**11 - 1, 1)),
     "linalg_inv_ex": (lambda x: torch.linalg.inv(x + 9 * torch.eye(len(x))), (8, 8), (7, 7)),
     "linalg_cholesky_ex": (lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(len(x))), (8, 8), (7, 7)),
