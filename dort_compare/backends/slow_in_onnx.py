@@ -1,7 +1,7 @@
 """What takes ONNX Runtime longer on the CPU than torch's kernel and two borders between sessions, from some size on.
 
-`benchmarks/left_to_torch.py` times them both ways. Activations, norms and their gradients are not among them: a trial of
-steps of whole models gained nothing by leaving them.
+`benchmarks/left_to_torch.py` times them both ways. Activations, norms and their gradients are not among them: a trial
+of steps of whole models gained nothing by leaving them.
 """
 
 from __future__ import annotations
