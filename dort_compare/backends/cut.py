@@ -12,13 +12,14 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import torch
 from torch import fx
 
 from dort_compare.backends.calls import has_effect
 from dort_compare.backends.levels import assembled, is_light
 from dort_compare.checks import check_of
 from dort_compare.provenance import call_of
-from dort_compare.views import moves_nothing
+from dort_compare.views import history, moves_nothing
 
 
 def split_graph(
@@ -29,8 +30,9 @@ def split_graph(
     ``parts`` numbers calls, in order, by parts of the graph that have no piece in common; empty where it is one.
 
     Views, arithmetic on sizes and checks alone stay with the refused nodes in torch, and so does what leads to an
-    ``as_strided`` there, which reads memory rather than values. Refused nodes with side effects, random ones above all,
-    keep their order, and so do checks.
+    ``as_strided`` there, which reads memory rather than values. An input that is expanded for a refused node, as an
+    index is for all elements of a row, is expanded by torch, which repeats no element in memory. Refused nodes with
+    side effects, random ones above all, keep their order, and so do checks.
     """
     nodes = list(graph_module.graph.nodes)
     outside = _with_their_memory(node for node in nodes if node.name in refused)
@@ -48,20 +50,32 @@ def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:
     return outside
 
 
+def _expanded(refused: Iterable[fx.Node]) -> set[fx.Node]:
+    """The views that lead from what the graph takes to what is expanded for refused nodes."""
+    expanded = (o for node in refused for o in node.all_input_nodes if o.target is torch.ops.aten.expand.default)
+    histories = map(history, expanded)
+    return {step for steps, sources in histories if all(map(_is_given, sources)) for step in steps}
+
+
+def _is_given(node: fx.Node) -> bool:
+    return node.op in ("placeholder", "get_attr")
+
+
 # Levels.
 
 
 def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node], parts: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
-    """The level of every node; what the graph takes stands below all, the output above all.
+    """The level of every node; what the graph takes stands below all, and what of it is expanded, the output above all.
 
     A part of the graph begins above all levels of the one before. Its calls stay in it.
     """
-    in_torch = set(refused)
+    below = _expanded(refused)
+    in_torch = refused | below
     levels: dict[fx.Node, int] = {}
     floors = {0: 0}
     last: dict[str, fx.Node] = {}
     for node in nodes:
-        if node.op in ("placeholder", "get_attr"):
+        if _is_given(node) or node in below:
             levels[node] = -1
             continue
         part = parts.get(node, max(floors))

@@ -114,12 +114,9 @@ def _reads_integers(node: fx.Node) -> bool:
 
 
 def _picks_single_elements(node: fx.Node) -> bool:
-    """Whether an index picks along the last dimension, and no other one does."""
-    x, where = node.args[:2]
-    last = x.meta["val"].ndim - 1  # type: ignore[union-attr]
-    if isinstance(where, int):
-        return where in (-1, last)
-    return [d for d, index in enumerate(where) if index is not None] == [last]  # type: ignore[arg-type]
+    """Whether an index picks along the last dimension."""
+    x, dim = node.args[:2]
+    return dim in (-1, x.meta["val"].ndim - 1)  # type: ignore[union-attr]
 
 
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
@@ -127,7 +124,6 @@ _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten._unsafe_index_put: _adds,
     aten.put: _adds,
     aten.index_select: _picks_single_elements,
-    aten.index: _picks_single_elements,
     aten.sum: _reads_integers,
 }
 """What is fast but for these calls."""

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.levels import is_light
+from dort_compare.backends.pieces import pieces_of
 
 aten = torch.ops.aten
 
@@ -223,3 +224,22 @@ def test_parts_of_a_cut_graph_run_one_after_the_other(seed: int) -> None:
     in_order = [part.pop() for part in parts if part]
     assert in_order == sorted(in_order)
     assert len(set(in_order)) == 4
+
+
+def test_what_torch_reads_expanded_of_an_input_is_expanded_there() -> None:
+    """Where ONNX reads it, too, it is expanded there once more; what ONNX computes is handed as it is."""
+
+    def function(x: Tensor, index: Tensor) -> Tensor:
+        places = index[1].view(-1, 1).expand(-1, 3)
+        sums = torch.zeros(4, 3).scatter_add(0, places, x.exp() + places)
+        more = sums.scatter_add(0, (index[0] * 1).view(-1, 1).expand(-1, 3), x)
+        return more.exp().gather(0, places)
+
+    inputs = torch.rand(2, 3), torch.tensor([[0, 1], [2, 2]])
+    graph = make_fx(function, tracing_mode="fake")(*inputs)
+    split = split_graph(graph, {"scatter_add": "slow", "scatter_add_1": "slow"})
+    assert torch.equal(fx.Interpreter(split).run(*inputs), function(*inputs))
+    assert {"expand", "expand_1"} & set(told(split)) == {"expand"}
+    first = pieces_of(split)["piece_0"]
+    assert [node.name for node in first.graph.nodes if node.op == "placeholder"] == ["x_1", "index_1"]
+    assert len(pieces_of(split)) == 2

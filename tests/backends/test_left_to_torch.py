@@ -206,7 +206,6 @@ SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], t
     "scatter_add": (lambda x: torch.zeros_like(x).scatter_add(0, x.argsort(0), x), (ROWS, 16), (ROWS - 4, 16)),
     "cumprod": (lambda x: x.tanh().cumprod(1), (ROWS, 16), (ROWS - 4, 16)),
     "index_select": (lambda x: x.index_select(-1, torch.tensor([3, 3])), (ROWS, 16), (ROWS - 4, 16)),
-    "index": (lambda x: x[:, torch.tensor([3, 3])], (ROWS, 16), (ROWS - 4, 16)),
     "sum_1": (lambda x: x.relu() * (x > 0).long().sum(1, keepdim=True), (ROWS, 16), (ROWS - 4, 16)),
     "replication_pad2d_backward": (replicated, (ROWS, 4), (ROWS - 4, 4)),
     "erfc": (torch.erfc, (2**11, 1), (2**11 - 1, 1)),
@@ -243,13 +242,9 @@ def test_gradients_of_what_is_read_at_indices_are_left(made: list[set[str]]) -> 
     [
         ("index_put", partial(put, accumulate=False)),
         ("index_select", lambda x: x.index_select(0, of_rows(len(x)))),
-        ("index", lambda x: x[of_rows(len(x))]),
-        ("index", lambda x: x.view(-1, 4, 4)[:, torch.tensor([1, 3]), torch.tensor([0, 2])]),
     ],
 )
-def test_what_goes_by_whole_slices_or_by_several_indices_is_not_left(
-    made: list[set[str]], name: str, function: Any
-) -> None:
+def test_what_goes_by_whole_slices_is_not_left(made: list[set[str]], name: str, function: Any) -> None:
     x = torch.randn(ROWS, 16)
     with torch.no_grad():
         assert torch.equal(torch.compile(Calling(function), backend="dort")(x), function(x))

@@ -119,3 +119,46 @@ def test_results_whose_shape_depends_on_values(name: str) -> None:
         for fallback in backend.fallbacks
         if fallback.target.startswith("aten.") and "assert" not in fallback.target
     ]
+
+
+PICKED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], bool]] = {
+    "rows": (lambda x, i: x.gather(0, i.view(-1, 1).expand(-1, 5)), True),
+    "columns": (lambda x, i: x.gather(-1, i.expand(4, -1)), False),
+    "columns of rows": (lambda x, i: x.gather(1, i[None, :].expand(4, 3)), False),
+    "columns by an index": (lambda x, i: x[:, i], False),
+    "columns by an index from behind": (lambda x, i: x[:, i - 5], False),
+    "selected columns": (lambda x, i: x.index_select(-1, i), False),
+    "columns of no rows": (lambda x, i: x[:0].index_select(1, i), True),
+    "no columns": (lambda x, i: x.index_select(1, i[:0]), True),
+    "columns by an index of two dimensions": (lambda x, i: x[:, i.view(1, 3)], True),
+    "rows by an index": (lambda x, i: x[i], True),
+    "elements of a vector": (lambda x, i: x.view(-1)[i], True),
+    "parts of rows": (lambda x, i: x.gather(0, i.view(-1, 1).expand(-1, 4)), False),
+    "a row for each": (lambda x, i: x.gather(0, i[:1].view(1, 1).expand(3, 5)), False),
+    "of three dimensions": (lambda x, i: x.view(2, 2, 5).gather(1, i.view(1, 3, 1).expand(2, 3, 5) % 2), False),
+    "of three dimensions, as it is": (
+        lambda x, i: x.view(2, 2, 5).gather(1, (i % 2).view(1, 3, 1).expand(2, 3, 5)),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", PICKED)
+def test_an_index_that_is_one_for_a_slice_picks_slices(name: str, dynamic: bool) -> None:
+    function, whole = PICKED[name]
+    x, index = torch.randn(4, 5), torch.tensor([3, 0, 3])
+    backend = dort_compare.DebugBackend(fallback=False)
+    found = torch.compile(function, backend=backend, dynamic=dynamic)(x, index)
+    assert torch.equal(found, function(x, index))
+    (graph,) = backend.graphs
+    types = {node.op_type for node in graph.program.model.graph}
+    if not dynamic:
+        assert ("Gather" in types) is whole, types
+        assert ("GatherElements" in types) is not whole, types
+
+
+def test_an_index_that_is_one_for_a_slice_is_refused_below_0() -> None:
+    function = torch.compile(lambda x, i: x.gather(0, i.view(-1, 1).expand(-1, 5)), backend="dort")
+    with pytest.raises(RuntimeError):
+        function(torch.randn(4, 5), torch.tensor([3, -1]))

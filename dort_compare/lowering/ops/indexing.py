@@ -9,8 +9,9 @@ import torch
 
 from dort_compare.lowering.builder import Builder, is_empty, shape_of
 from dort_compare.lowering.ops.masks import without_masks
-from dort_compare.lowering.ops.operands import refusing_negative
+from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.sizes import behind_one_another
 
 aten = torch.ops.aten
 
@@ -27,7 +28,7 @@ def index(op: Builder, x: ir.Value, indices: Sequence[ir.Value | None]) -> ir.Va
     given = [i for i in indices if i is not None]
     rank = len(shape_of(x))
     if len(dims) == 1:
-        return op.Gather(x, given[0], axis=dims[0])
+        return _picked(op, x, dims[0], given[0])
     rest = [d for d in range(rank) if d not in dims]
     front = x if dims == list(range(len(dims))) else op.Transpose(x, perm=dims + rest)
     picked = op.GatherND(front, joined(op, given))
@@ -72,7 +73,18 @@ def index_select(op: Builder, x: ir.Value, dim: int, index: ir.Value) -> ir.Valu
     if not shape:
         return x
     picked = index if shape_of(index) else op.Unsqueeze(index, [0])
-    return op.Gather(x, refusing_negative(op, picked), axis=dim)
+    return _picked(op, x, dim, refusing_negative(op, picked))
+
+
+def _picked(op: Builder, x: ir.Value, dim: int, places: ir.Value) -> ir.Value:
+    """Slices of ``x``: by GatherElements where those are single elements of rows, for which ONNX Runtime's Gather takes
+    several times as long on the CPU."""
+    rank = len(shape_of(x))
+    are_elements = op.result.ndim == rank > 1 and dim % rank == rank - 1
+    if op.on_cuda or not are_elements or is_empty(op.result):
+        return op.Gather(x, places, axis=dim)
+    rows = op.Expand(places, behind_one_another(op, op.Shape(x, end=-1), op.Shape(places)))
+    return op.GatherElements(x, rows, axis=-1)
 
 
 @lowering(aten.take.default)
@@ -83,11 +95,30 @@ def take(op: Builder, x: ir.Value, index: ir.Value) -> ir.Value:
 
 @lowering(aten.gather.default)
 def gather(op: Builder, x: ir.Value, dim: int, index: ir.Value, sparse_grad: bool = False) -> ir.Value:
-    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
+
+    Whole slices are picked where the index repeats the same for all elements of one, as the gradients of sums over the
+    edges of a graph do.
+    """
     if is_empty(op.result):
         return op.Reshape(op.Slice(op.Reshape(x, [-1]), [0], [0]), op.Shape(index), allowzero=1)
+    if (slices := _slices(x, dim, index)) is not None:
+        return _picked(op, x, dim, refusing_negative(op, op.Reshape(slices, [-1])))
     places = refusing_negative(op, index)
     if shape_of(x) and shape_of(index):
         return op.GatherElements(x, op.cast(places, torch.int64), axis=dim)
     picked = op.Gather(op.Reshape(x, [-1]), op.Reshape(places, [-1]), axis=0)
     return op.Reshape(picked, op.Shape(index))
+
+
+def _slices(x: ir.Value, dim: int, index: ir.Value) -> ir.Value | None:
+    """The indices that ``index`` repeats for all elements of a slice of ``x``; None where it does not."""
+    made = index.producer()
+    repeated = made.inputs[0] if made is not None and made.op_type == "Expand" else None
+    if repeated is None or "val" not in repeated.meta or not shape_of(x):
+        return None
+    sizes = shape_of(index)
+    along = dim % len(sizes)
+    alone = [size if d == along else 1 for d, size in enumerate(sizes)]
+    whole = [sizes[d] if d == along else size for d, size in enumerate(shape_of(x))]
+    return repeated if same_shape(shape_of(repeated), alone) and same_shape(sizes, whole) else None
