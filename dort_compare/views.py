@@ -12,6 +12,7 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
+from dort_compare.generated import made_code
 from dort_compare.scalars import is_number
 
 _UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
@@ -69,7 +70,7 @@ def _compiled(sources: Sequence[fx.Node], steps: Sequence[fx.Node], result: fx.N
     for step in steps:
         copies[step] = graph.node_copy(step, copies.__getitem__)
     graph.output(copies[result])
-    return fx.GraphModule(torch.nn.Module(), graph).forward
+    return made_code(fx.GraphModule(torch.nn.Module(), graph))
 
 
 def history(node: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:

@@ -67,7 +67,8 @@ def _is_given(node: fx.Node) -> bool:
 def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node], parts: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
     """The level of every node; what the graph takes stands below all, and what of it is expanded, the output above all.
 
-    A part of the graph begins above all levels of the one before. Its calls stay in it.
+    A part of the graph begins above all levels of the one before, on one of ONNX Runtime's. Its calls stay in it: what
+    waited for its reader would keep what it reads.
     """
     below = _expanded(refused)
     in_torch = refused | below
@@ -78,7 +79,7 @@ def _levels(nodes: Sequence[fx.Node], refused: set[fx.Node], parts: Mapping[fx.N
         if _is_given(node) or node in below:
             levels[node] = -1
             continue
-        part = parts.get(node, max(floors))
+        part = parts.get(node, 0)
         if part not in floors:
             floors[part] = 2 * (max(levels.values()) // 2 + 1)
         read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -56,9 +57,18 @@ _VERY_MANY = 2**22
 
 
 def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[str, str]:
-    """The calls of a graph that run on torch's kernels because those are better, by name, and why."""
+    """The calls of a graph that run on torch's kernels because those are better, by name, and why.
+
+    None of a graph that holds graphs, for branches or loops: no piece of it could be handed those.
+    """
+    if any(isinstance(_held(node), fx.GraphModule) for node in graph_module.graph.find_nodes(op="get_attr")):
+        return {}
     reasons = {node.name: _reason(node, is_recorded) for node in graph_module.graph.nodes}
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _held(node: fx.Node) -> Any:
+    return attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def _reason(node: fx.Node, is_recorded: bool) -> str | None:
@@ -82,7 +92,8 @@ def _is_unequal(node: fx.Node) -> bool:
 
 
 def _is_on_gpu(node: fx.Node) -> bool:
-    return node.all_input_nodes[0].meta["val"].device.type == "cuda"
+    values = (operand.meta.get("val") for operand in node.all_input_nodes)
+    return any(value.device.type == "cuda" for value in values if isinstance(value, torch.Tensor))
 
 
 def _is_of(node: fx.Node, many: int, *, unknown: bool = False) -> bool:

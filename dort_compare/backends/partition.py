@@ -59,7 +59,7 @@ def compile_graph(
 
     The graph is lowered whole; only where that fails is it cut around what ONNX Runtime does not run. Each piece that
     it does run is given to ``keep`` like a whole graph. What ``store`` holds is not lowered again. A graph that is
-    ``serving``, and not to be looked at, is cut for speed too: around what torch's kernels do better, or, a backward
+    ``serving``, and not to be looked at, is cut for speed too: around what torch's kernels do better, and, a backward
     one, to release what it reads as it runs.
 
     Raises what lowering and runtime raise where ``options.fallback`` is off; a wrong call (UsageError) or a provider

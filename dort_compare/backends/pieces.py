@@ -9,6 +9,8 @@ import torch
 from torch import fx, nn
 from torch.fx.graph import _BoxedCodeGen
 
+from dort_compare.checks import CHECK_ERRORS, Check, check_of
+from dort_compare.generated import made_code
 from dort_compare.runtime.boxed import Boxed, as_boxed
 from dort_compare.signature import Signature
 
@@ -27,15 +29,36 @@ def install(split: fx.GraphModule, name: str, boxed: Boxed, signature: Signature
 def in_order(split: fx.GraphModule) -> Boxed:
     """Runs a graph, each value freed after its last reader: by the code that fx makes of it, without what an
     ``fx.Interpreter`` does around each node."""
-    split.graph.set_codegen(_BoxedCodeGen())
-    split.recompile()
+    for node in split.graph.nodes:
+        _verify_ours(split, node)
+    run = made_code(split, _BoxedCodeGen())
 
     @as_boxed
     def call(arguments: list[Any]) -> Any:
         with torch.no_grad():
-            return split.forward(arguments)
+            return run(arguments)
 
     return call
+
+
+def _verify_ours(split: fx.GraphModule, node: fx.Node) -> None:
+    """Has a condition that the graph asserts raise our error, as it does within a piece; that of a factorization is
+    torch's in any case."""
+    check = check_of(node)
+    if check is not None and node.target is not CHECK_ERRORS:
+        split.add_module(node.name, _Verified(check))
+        node.op, node.target, node.args = "call_module", node.name, node.args[:1]
+
+
+class _Verified(nn.Module):
+    """A check as a module."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__()
+        self.check = check
+
+    def forward(self, value: Any) -> None:
+        self.check.verify(value)
 
 
 class _Piece(nn.Module):

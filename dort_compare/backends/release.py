@@ -1,4 +1,4 @@
-"""Cuts a backward graph, so that it frees as it runs what the forward graph has saved for it.
+"""Tells a backward graph in parts, so that it frees as it runs what the forward graph has saved for it.
 
 A session holds its inputs until it ends: one session for a whole backward graph holds every saved activation, beside
 every gradient, to the last. The graph is in autograd's order, which reads the activations of the last layer first, and
@@ -18,9 +18,9 @@ import torch
 from torch import fx
 
 _MOST = 8
-"""Pieces: an eighth of what is saved stays until the next cut."""
+"""Parts: an eighth of what is saved stays until the next cut."""
 _LEAST = 8 << 20
-"""Bytes that a piece is to free."""
+"""Bytes that a part is to free."""
 
 
 def parts(graph_module: fx.GraphModule) -> Mapping[fx.Node, int]:
@@ -57,19 +57,19 @@ def _ends(nodes: Sequence[fx.Node], places: Mapping[fx.Node, int]) -> list[int]:
             freed[last] += _nbytes(node)
     until, across = ([*accumulate(each[i] for i in range(len(nodes)))] for each in (freed, handed))
     most = min(_MOST, freed.total() // _LEAST)
-    ways = ([*_even_cuts(pieces, sorted({*places.values()}), until, across)] for pieces in range(most, 1, -1))
+    ways = ([*_even_cuts(parts, sorted({*places.values()}), until, across)] for parts in range(most, 1, -1))
     return max(ways, key=len, default=[])
 
 
-def _even_cuts(pieces: int, places: Sequence[int], until: Sequence[int], across: Sequence[int]) -> Iterator[int]:
-    """The places where so many pieces of about the same size end, but for those that hand on more than a piece frees.
+def _even_cuts(parts: int, places: Sequence[int], until: Sequence[int], across: Sequence[int]) -> Iterator[int]:
+    """The places where so many parts of about the same size end, but for those that hand on more than a part frees.
 
     ``until`` and ``across`` are bytes by place: all that is freed up to it, and what is handed on behind it.
     """
     total = until[-1]
-    for number in range(1, pieces):
-        off = {i: abs(until[i] * pieces / total - number) for i in places}
-        if near := [i for i in places if off[i] < 0.5 and across[i] * pieces <= total]:
+    for number in range(1, parts):
+        off = {i: abs(until[i] * parts / total - number) for i in places}
+        if near := [i for i in places if off[i] < 0.5 and across[i] * parts <= total]:
             yield min(near, key=lambda i: (across[i], off[i]))
 
 

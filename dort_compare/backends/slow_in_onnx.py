@@ -1,7 +1,7 @@
 """What takes ONNX Runtime longer on the CPU than torch's kernel and two borders between sessions, from some size on.
 
-`benchmarks/left_to_torch.py` times them both ways. Activations, norms and their gradients are not among them: a trial
-of steps of whole models gained nothing by leaving them.
+`benchmarks/left_to_torch.py` times most of them both ways. Activations, norms and their gradients are not among them: a
+trial of steps of whole models gained nothing by leaving them.
 """
 
 from __future__ import annotations
@@ -103,6 +103,18 @@ ELEMENT_BY_ELEMENT = {
     aten.tan,
 }
 """What ONNX Runtime's kernels write, gather or compute element by element, or sort for."""
+WRITES = {
+    aten._unsafe_index_put,
+    aten.index_add,
+    aten.index_put,
+    aten.index_reduce,
+    aten.put,
+    aten.scatter_add,
+    aten.scatter_reduce,
+}
+"""Of these, what is written counts, and not what it is written to."""
+READS = {aten._embedding_bag, aten._embedding_bag_forward_only, aten.index_select}
+"""Of these, what comes out counts, and not the table."""
 
 
 def _adds(node: fx.Node) -> bool:
@@ -110,13 +122,14 @@ def _adds(node: fx.Node) -> bool:
 
 
 def _reads_integers(node: fx.Node) -> bool:
-    return not node.all_input_nodes[0].meta["val"].dtype.is_floating_point
+    dtype = node.all_input_nodes[0].meta["val"].dtype
+    return not dtype.is_floating_point and dtype != torch.bool
 
 
 def _picks_single_elements(node: fx.Node) -> bool:
     """Whether an index picks along the last dimension."""
-    x, dim = node.args[:2]
-    return dim in (-1, x.meta["val"].ndim - 1)  # type: ignore[union-attr]
+    x: Any = node.args[0]
+    return node.args[1] in (-1, x.meta["val"].ndim - 1)
 
 
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
@@ -129,24 +142,29 @@ _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
 """What is fast but for these calls."""
 SIZES: Mapping[Any, int] = (
     dict.fromkeys(FACTORIZATIONS, 2**6)
+    | dict.fromkeys((aten.linalg_solve_triangular, aten.triangular_solve), 2**8)
     | dict.fromkeys(SPECIAL, 2**11)
     | dict.fromkeys(ELEMENT_BY_ELEMENT | _AT_TIMES.keys(), 2**15)
 )
-"""Elements of the largest tensor that a call reads or makes, from which on torch's kernel takes less time."""
+"""Elements of the largest tensor that a call reads or makes, from which on it is left to torch."""
 
 
 def is_slow(node: fx.Node) -> bool:
-    """Whether a call of an FX graph, as large as it was when it was traced, is better run by torch."""
+    """Whether a call of an FX graph, as large as it was when it was traced, is better run by torch.
+
+    Complex ones are not asked: where they have no lowering, that is to be said.
+    """
     function = getattr(node.target, "overloadpacket", None)
     if function not in SIZES or (function in _AT_TIMES and not _AT_TIMES[function](node)):
         return False
-    return _largest(node) >= SIZES[function]
+    sizes = [hints(tensor.shape) for tensor in _counting(node, function) if not tensor.is_complex()]
+    return max((math.prod(each) for each in sizes if each is not None), default=0) >= SIZES[function]
 
 
-def _largest(node: fx.Node) -> int:
-    """Elements of the largest tensor that a call reads or makes, of those whose sizes do not show in a run alone."""
-    made = node.meta["val"]
-    values = [operand.meta.get("val") for operand in node.all_input_nodes]
-    values += made if isinstance(made, (tuple, list)) else [made]
-    sizes = [hints(value.shape) for value in values if isinstance(value, torch.Tensor)]
-    return max((math.prod(each) for each in sizes if each is not None), default=0)
+def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:
+    """The tensors by whose elements the size of a call is told."""
+    read = [operand.meta.get("val") for operand in node.all_input_nodes]
+    made = node.meta.get("val")
+    results = list(made) if isinstance(made, (tuple, list)) else [made]
+    values = read[1:] if function in WRITES else results if function in READS else [*read, *results]
+    return [value for value in values if isinstance(value, torch.Tensor)]

@@ -13,6 +13,7 @@ from torch import nn
 
 from dort_compare import DebugBackend, provenance
 from dort_compare.backends import aot, left_to_torch, slow_in_onnx
+from dort_compare.errors import CheckError
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
 from dort_compare.runtime import Program
@@ -205,7 +206,7 @@ SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], t
     "index_put": (partial(put, accumulate=True), (ROWS, 16), (ROWS - 4, 16)),
     "scatter_add": (lambda x: torch.zeros_like(x).scatter_add(0, x.argsort(0), x), (ROWS, 16), (ROWS - 4, 16)),
     "cumprod": (lambda x: x.tanh().cumprod(1), (ROWS, 16), (ROWS - 4, 16)),
-    "index_select": (lambda x: x.index_select(-1, torch.tensor([3, 3])), (ROWS, 16), (ROWS - 4, 16)),
+    "index_select": (lambda x: x.index_select(-1, torch.arange(15, -1, -1)), (ROWS, 16), (ROWS - 4, 16)),
     "sum_1": (lambda x: x.relu() * (x > 0).long().sum(1, keepdim=True), (ROWS, 16), (ROWS - 4, 16)),
     "replication_pad2d_backward": (replicated, (ROWS, 4), (ROWS - 4, 4)),
     "erfc": (torch.erfc, (2**11, 1), (2**11 - 1, 1)),
@@ -260,6 +261,71 @@ def test_it_is_not_left(made: list[set[str]], monkeypatch: pytest.MonkeyPatch, h
     with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         torch.compile(Calling(function), backend="dort", options=options)(torch.randn(ROWS, 16) + 8)
     assert any("index_add" in program for program in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("index_add", lambda x: x.index_add(0, torch.tensor([1, 1]), x[:2])),
+        ("index_put", lambda x: x.index_put((torch.tensor([1, 1]),), x[:2], accumulate=True)),
+        ("scatter_add", lambda x: x.scatter_add(0, torch.ones(2, 16, dtype=torch.int64), x)),
+        ("index_select", lambda x: x.index_select(1, torch.tensor([1]))),
+        ("sum_1", lambda x: (x > 0).sum(1)),
+    ],
+)
+def test_few_updates_of_a_large_table_and_counts_are_not_left(made: list[set[str]], name: str, function: Any) -> None:
+    x = torch.randn(ROWS, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(Calling(function), backend="dort")(x), function(x))
+    assert [name in program for program in made] == [True]
+
+
+def test_what_onnx_runtime_cannot_run_is_still_a_fallback(said_by: Any) -> None:
+    x = torch.randn(ROWS, 16, dtype=torch.complex64)
+    with torch.no_grad():
+        found = torch.compile(lambda x: (x * 2).cumprod(1).real, backend="dort")(x)
+    torch.testing.assert_close(found, (x * 2).cumprod(1).real)
+    assert "aten.cumprod" in " ".join(said_by("dort_compare"))
+
+
+def of_a_size(x: torch.Tensor) -> torch.Tensor:
+    return torch.special.zeta(x.shape[1], x.abs() + 1) + x.shape[0] % (x * 2)
+
+
+def powers(x: torch.Tensor) -> torch.Tensor:
+    z = x.tanh()[:, x[0] > -9].cumprod(1)[:, 1:]
+    return z * (-1) ** z.shape[1]
+
+
+@pytest.mark.parametrize("function", [of_a_size, powers])
+def test_numbers_of_sizes(made: list[set[str]], function: Any) -> None:
+    x = torch.rand(ROWS, 16) + 1
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad():
+        torch.testing.assert_close(torch.compile(function, backend="dort", dynamic=True)(x), function(x))
+
+
+def test_a_graph_that_holds_graphs_is_not_cut(made: list[set[str]], said_by: Any) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.cos, torch.sin, (x * 2,)).erfc().sin()
+
+    x = torch.randn(ROWS, 16)
+    torch.testing.assert_close(torch.compile(function, backend="dort")(x), function(x))
+    assert len(made) == 1
+    assert said_by("dort_compare") == []
+
+
+def test_a_check_of_what_is_left_raises_our_error() -> None:
+    def function(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        z = (x.tanh()[:, mask] * 2).cumprod(1)
+        torch._check(z.shape[1] <= 3)
+        return z
+
+    x, mask = torch.randn(2 * ROWS, 16), torch.arange(16)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend="dort")
+        compiled(x, mask < 3)
+        with pytest.raises(CheckError):
+            compiled(x, mask < 5)
 
 
 def test_all_that_is_slow_in_onnx_runtime_has_a_lowering() -> None:
