@@ -100,7 +100,6 @@ ELEMENT_BY_ELEMENT: Mapping[str, Callable[[Tensor], Function]] = {
     "mode": lambda _: lambda x: x.round().mode(1).values,
     "searchsorted": lambda like: partial(searched, torch.linspace(-4, 4, 99).to(like.dtype)),
     "adaptive_max_pool2d": lambda _: lambda x: F.adaptive_max_pool2d(x.view(1, -1, 32, 32), 7),
-    "index_select, of columns": lambda like: partial(picked, places(like) % WIDTH),
     "pdist": lambda _: lambda x: F.pdist(x[: math.isqrt(2 * x.numel()) + 1]),
 }
 
@@ -114,11 +113,6 @@ def replicated(x: Tensor) -> Tensor:
     """The gradient of images of 26 x 26 that were padded to 32 x 32."""
     incoming = x.view(1, -1, 32, 32)
     return aten.replication_pad2d_backward(incoming, incoming[..., 3:-3, 3:-3], (3, 3, 3, 3))
-
-
-def picked(index: Tensor, x: Tensor) -> Tensor:
-    """Columns of ``x``, of so many rows that as many elements come out as go in."""
-    return x[: len(x) * WIDTH // len(index)].index_select(1, index)
 
 
 def functions() -> Iterator[tuple[str, Function, Tensor]]:

@@ -113,7 +113,7 @@ WRITES = {
     aten.scatter_reduce,
 }
 """Of these, what is written counts, and not what it is written to."""
-READS = {aten._embedding_bag, aten._embedding_bag_forward_only, aten.index_select}
+READS = {aten._embedding_bag, aten._embedding_bag_forward_only}
 """Of these, what comes out counts, and not the table."""
 
 
@@ -126,23 +126,15 @@ def _reads_integers(node: fx.Node) -> bool:
     return not dtype.is_floating_point and dtype != torch.bool
 
 
-def _picks_single_elements(node: fx.Node) -> bool:
-    """Whether an index picks along the last dimension."""
-    x: Any = node.args[0]
-    return node.args[1] in (-1, x.meta["val"].ndim - 1)
-
-
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten.index_put: _adds,
     aten._unsafe_index_put: _adds,
     aten.put: _adds,
-    aten.index_select: _picks_single_elements,
     aten.sum: _reads_integers,
 }
 """What is fast but for these calls."""
 SIZES: Mapping[Any, int] = (
     dict.fromkeys(FACTORIZATIONS, 2**6)
-    | dict.fromkeys((aten.linalg_solve_triangular, aten.triangular_solve), 2**8)
     | dict.fromkeys(SPECIAL, 2**11)
     | dict.fromkeys(ELEMENT_BY_ELEMENT | _AT_TIMES.keys(), 2**15)
 )
