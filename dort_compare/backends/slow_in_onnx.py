@@ -138,7 +138,7 @@ SIZES: Mapping[Any, int] = (
     | dict.fromkeys(SPECIAL, 2**11)
     | dict.fromkeys(ELEMENT_BY_ELEMENT | _AT_TIMES.keys(), 2**15)
 )
-"""Elements of the largest tensor that a call reads or makes, from which on it is left to torch."""
+"""Elements of the largest tensor that counts, from which on a call is left to torch."""
 
 
 def is_slow(node: fx.Node) -> bool:
@@ -154,7 +154,7 @@ def is_slow(node: fx.Node) -> bool:
 
 
 def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:
-    """The tensors by whose elements the size of a call is told."""
+    """The tensors that a call reads and makes, or those of them that take its time."""
     read = [operand.meta.get("val") for operand in node.all_input_nodes]
     made = node.meta.get("val")
     results = list(made) if isinstance(made, (tuple, list)) else [made]
