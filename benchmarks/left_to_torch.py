@@ -16,6 +16,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from pages import flags, page, show
@@ -51,7 +52,7 @@ def scattered(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[
 
     def of(like: Tensor) -> Function:
         index = places(like)
-        return lambda x: function(x.new_zeros(len(like) // 4, WIDTH), index, x)
+        return lambda x: function(table(x), index, x)
 
     return of
 
@@ -118,17 +119,22 @@ def replicated(x: Tensor) -> Tensor:
 def functions() -> Iterator[tuple[str, Function, Tensor]]:
     """Each with its name and operand, at both sizes."""
     torch.manual_seed(0)
-    sizes = slow_in_onnx.SIZES
     for name, function in FACTORIZATIONS.items():
-        for n in (sizes[aten.linalg_inv_ex], 16 * sizes[aten.linalg_inv_ex]):
+        for n in sizes(aten.linalg_inv_ex):
             yield name, function, torch.randn(math.isqrt(n), math.isqrt(n))
     for name, function in SPECIAL.items():
-        for n in (sizes[aten.erfc], 16 * sizes[aten.erfc]):
+        for n in sizes(aten.erfc):
             yield name, function, torch.randn(n // WIDTH, WIDTH)
     for name, of in ELEMENT_BY_ELEMENT.items():
-        for n in (sizes[aten.index_add], 16 * sizes[aten.index_add]):
+        for n in sizes(aten.index_add):
             x = torch.randn(n // WIDTH, WIDTH)
             yield name, of(x), x
+
+
+def sizes(function: Any) -> tuple[int, int]:
+    """From how many elements on it is left to torch, and 16 times as many."""
+    least = slow_in_onnx.SIZES[function]
+    return least, 16 * least
 
 
 def between_products(function: Function, x: Tensor) -> Tensor:

@@ -5,8 +5,8 @@
 Each line is one function of torch, compiled alone, of one tensor: by itself, and with its gradient. Eager and `dort`
 take turns on the CPU, after results and gradients have been held against those of float64. A ratio is the median of the
 ratios within a round. A single operator gains nothing from what it stands among; where a ratio is below 1, ONNX
-Runtime's kernel, or the several that stand for one of torch's, are slower. What is several times slower is left to
-torch's kernel (left-to-torch.md), as adaptive maximum pools of this size are.
+Runtime's kernel, or the several that stand for one of torch's, are slower. Much of what is slower by more than a border
+between sessions costs is left to torch's kernel (left-to-torch.md), as adaptive maximum pools of this size are.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import onnx
 import torch
@@ -167,6 +167,11 @@ class NameAuthority:
         name = ".".join(parts)
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}.{self._used[name] - 1}"
+
+
+def attribute_of(node: fx.Node) -> Any:
+    """What a ``get_attr`` reads: a tensor, or a graph."""
+    return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def call_of(node: fx.Node) -> fx.Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -148,6 +149,12 @@ def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
     """What sizes were when torch traced the graph; None where it knew one of them in a run alone."""
     hints = [*map(_hint, sizes)]
     return None if None in hints else hints
+
+
+def elements(tensor: torch.Tensor) -> int | None:
+    """How many elements a tensor had when torch traced the graph; None where that showed in a run alone."""
+    sizes = hints(tensor.shape)
+    return None if sizes is None else math.prod(sizes)
 
 
 def _hint(size: int | torch.SymInt) -> Any:

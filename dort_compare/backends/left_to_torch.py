@@ -11,9 +11,7 @@ parts: ONNX Runtime's kernels read their sizes from a buffer of the CPU that is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,7 +19,9 @@ from torch import fx
 
 from dort_compare.backends.slow_in_onnx import is_slow
 from dort_compare.lowering.lower import TRANSFORMS
-from dort_compare.signature import hints
+from dort_compare.provenance import attribute_of
+from dort_compare.runtime.binding import device_of
+from dort_compare.signature import elements
 
 aten = torch.ops.aten
 
@@ -61,14 +61,10 @@ def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[st
 
     None of a graph that holds graphs, for branches or loops: no piece of it could be handed those.
     """
-    if any(isinstance(_held(node), fx.GraphModule) for node in graph_module.graph.find_nodes(op="get_attr")):
+    if any(isinstance(attribute_of(node), fx.GraphModule) for node in graph_module.graph.find_nodes(op="get_attr")):
         return {}
     reasons = {node.name: _reason(node, is_recorded) for node in graph_module.graph.nodes}
     return {name: reason for name, reason in reasons.items() if reason}
-
-
-def _held(node: fx.Node) -> Any:
-    return attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def _reason(node: fx.Node, is_recorded: bool) -> str | None:
@@ -92,11 +88,10 @@ def _is_unequal(node: fx.Node) -> bool:
 
 
 def _is_on_gpu(node: fx.Node) -> bool:
-    values = (operand.meta.get("val") for operand in node.all_input_nodes)
-    return any(value.device.type == "cuda" for value in values if isinstance(value, torch.Tensor))
+    return device_of(operand.meta.get("val") for operand in node.all_input_nodes).type == "cuda"
 
 
 def _is_of(node: fx.Node, many: int, *, unknown: bool = False) -> bool:
     """Whether the first operand has so many elements, or more; ``unknown`` where that shows in a run alone."""
-    sizes = hints(node.all_input_nodes[0].meta["val"].shape)
-    return unknown if sizes is None else math.prod(sizes) >= many
+    numel = elements(node.all_input_nodes[0].meta["val"])
+    return unknown if numel is None else numel >= many

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from torch import fx
@@ -27,7 +26,7 @@ from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lower import foreign_kind
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import reason_of, survey
-from dort_compare.provenance import Phase, call_of
+from dort_compare.provenance import Phase, attribute_of, call_of
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.boxed import Boxed
@@ -157,7 +156,7 @@ def _hands_through(graph_module: fx.GraphModule) -> bool:
 def _value(node: fx.Node) -> Any:
     if node.op == "placeholder":
         return node.meta.get("val")
-    return attrgetter(str(node.target))(node.graph.owning_module)
+    return attribute_of(node)
 
 
 # Which nodes stay out, and why: from the names of FX nodes to reasons.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.graph_copies import put_in_place
-from dort_compare.provenance import dotted_path
+from dort_compare.provenance import attribute_of, dotted_path
 
 MOVED = "moved"
 """Begins the key, in a module stack, of a module of which torch knows one like it, not its ``id``."""
@@ -81,7 +80,7 @@ def _source(node: fx.Node) -> str:
 def _region(call: fx.Node) -> fx.GraphModule:
     holder = call.args[0]
     assert isinstance(holder, fx.Node)
-    region = operator.attrgetter(str(holder.target))(call.graph.owning_module)
+    region = attribute_of(holder)
     assert isinstance(region, fx.GraphModule)
     return region
 

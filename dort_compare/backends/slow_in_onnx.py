@@ -6,14 +6,13 @@ trial of steps of whole models gained nothing by leaving them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from dort_compare.signature import hints
+from dort_compare.signature import elements
 
 aten = torch.ops.aten
 
@@ -149,8 +148,8 @@ def is_slow(node: fx.Node) -> bool:
     function = getattr(node.target, "overloadpacket", None)
     if function not in SIZES or (function in _AT_TIMES and not _AT_TIMES[function](node)):
         return False
-    sizes = [hints(tensor.shape) for tensor in _counting(node, function) if not tensor.is_complex()]
-    return max((math.prod(each) for each in sizes if each is not None), default=0) >= SIZES[function]
+    counting = (tensor for tensor in _counting(node, function) if not tensor.is_complex())
+    return any((elements(tensor) or 0) >= SIZES[function] for tensor in counting)
 
 
 def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:

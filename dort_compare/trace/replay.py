@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import is_floating_tensor
+from dort_compare.provenance import attribute_of
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.eager import reproducible, runnable
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
@@ -145,7 +146,7 @@ class Replay:
 
     def _operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
-            return runnable(operator.attrgetter(str(node.target))(node.graph.owning_module))
+            return runnable(attribute_of(node))
         if node.name in self._made:
             return self._made[node.name]
         if node.name not in self._values:

@@ -107,6 +107,16 @@ def test_there_are_fewer_pieces_where_much_is_carried_through(carried: int, piec
     assert (len(pieces_of(split)) if split else 1) == pieces
 
 
+def gradients_are_eagers(model: nn.Module, dynamic: bool) -> None:
+    x = torch.randn(64, 64)
+    gradients = {}
+    for backend in ("eager", "dort"):
+        model.zero_grad()
+        torch.compile(model, backend=backend, dynamic=dynamic)(x).square().sum().backward()
+        gradients[backend] = [p.grad for p in model.parameters()]
+    torch.testing.assert_close(gradients["dort"], gradients["eager"])
+
+
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -165,13 +175,7 @@ def test_a_training_step_frees_activations_and_its_gradients_are_right(
 
     monkeypatch.setattr(Binding, "run", watched)
     torch.manual_seed(0)
-    model, x = Layers(), torch.randn(64, 64)
-    gradients = {}
-    for backend in ("eager", "dort"):
-        model.zero_grad()
-        torch.compile(model, backend=backend, dynamic=dynamic)(x).square().sum().backward()
-        gradients[backend] = [p.grad for p in model.parameters()]
-    torch.testing.assert_close(gradients["dort"], gradients["eager"])
+    gradients_are_eagers(Layers(), dynamic=dynamic)
     assert len(inputs) > 4
     assert alive[-1] == 0, alive
 
@@ -194,13 +198,7 @@ def test_what_is_left_to_torch_is_cut_out_of_the_parts(monkeypatch: pytest.Monke
     monkeypatch.setattr(slow_in_onnx, "SIZES", {torch.ops.aten.index_put: 64})
     caplog.set_level(logging.INFO, "dort_compare.log")
     torch.manual_seed(0)
-    model, x = Looked(), torch.randn(64, 64)
-    gradients = {}
-    for backend in ("eager", "dort"):
-        model.zero_grad()
-        torch.compile(model, backend=backend, dynamic=False)(x).square().sum().backward()
-        gradients[backend] = [p.grad for p in model.parameters()]
-    torch.testing.assert_close(gradients["dort"], gradients["eager"])
+    gradients_are_eagers(Looked(), dynamic=False)
     (backward,) = (
         r.getMessage() for r in caplog.records if "backward" in r.getMessage() and "pieces" in r.getMessage()
     )

@@ -77,8 +77,8 @@ def index_select(op: Builder, x: ir.Value, dim: int, index: ir.Value) -> ir.Valu
 
 
 def _picked(op: Builder, x: ir.Value, dim: int, places: ir.Value) -> ir.Value:
-    """Slices of ``x``: by GatherElements where those are single elements of rows, for which ONNX Runtime's Gather takes
-    several times as long on the CPU."""
+    """Slices of ``x``: by GatherElements where those are single elements of rows, each of which ONNX Runtime's Gather
+    copies by itself on the CPU."""
     rank = len(shape_of(x))
     are_elements = op.result.ndim == rank > 1 and dim % rank == rank - 1
     if op.on_cuda or not are_elements or is_empty(op.result):
