@@ -7,8 +7,9 @@ pass of the uncompiled model, the median of several, half of them before the com
 ``compare(model, inputs, backward=True)``. *Proper* is that without what torch.compile, the lowering and the making of
 the two ONNX Runtime sessions take. *Executions* are the four executions of the graphs and the measuring of their values
 alone. *Where it goes* shares out the whole. Seconds are those of the processor with one thread, else those of the
-clock. Memory is the highest resident size of the process less its resident size when all is imported and the model
-made; the steps and the comparison run in two processes.
+clock. The comparison keeps the memory of large values that it frees (dort_compare/comparison/heap.py); the steps before
+and after it have what torch and glibc do. Memory is the highest resident size of the process less its resident size
+when all is imported and the model made; the steps and the comparison run in two processes.
 
 The other tools get the forward pass alone, which is all that they compare. ``verify_onnx_program`` is given ONNX
 Runtime's CPU provider alone, as otherwise most of its time goes into loading CUDA's libraries, once a value. *One run

@@ -13,6 +13,7 @@ from torch import nn
 from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
 from dort_compare.backends.record import Results
 from dort_compare.comparison.effort import USUAL, Effort
+from dort_compare.comparison.heap import kept_memory
 from dort_compare.comparison.subject import Subject
 from dort_compare.comparison.values import Examination, Recorded, Values
 from dort_compare.comparison.whole import Whole, whole
@@ -57,7 +58,7 @@ def compare_with(
         model = model._orig_mod
     if backend.options.max_runs < 1:
         raise UsageError("max_runs is 0: without a recorded run there is nothing to compare")
-    with Waiting() as waiting:
+    with Waiting() as waiting, kept_memory():
         return _Stages(Subject(model, call, waiting), backend, dynamic, effort, waiting).comparison(beside)
 
 

@@ -15,11 +15,11 @@ from dort_compare.errors import one_line
 from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
-from dort_compare.measure.noise.inherited import inherited_error
+from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
 from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
 from dort_compare.measure.rows import Row, json_number
 from dort_compare.provenance import Phase
-from dort_compare.trace import GraphRun
+from dort_compare.trace import GraphRun, Step
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.shaken import shaken
 
@@ -96,12 +96,11 @@ class Observer:
             return
         shipped = self._shipped.pop(name)
         step = executed.step
-        exact = step.exact if step.exact.dtype == torch.float64 else None
         floor = functools.partial(_floor, precision, own.numel())
-        error = inherited_error(own, shipped, floor, precision, exact, step.value)
+        error = _error(step, own, shipped, floor, precision)
         if not error.is_noise and self._again:
             shipped = self._again()[name]
-            error = inherited_error(own, shipped, floor, precision, exact, step.value)
+            error = _error(step, own, shipped, floor, precision)
         found = error.distance.between("the exposed values", "the program that ran")
         if not error.is_noise and found.finding is None:
             gaps = error.gaps(own, shipped, floor)
@@ -120,6 +119,17 @@ class Observer:
             if scatter.covers(seen.distance, unsettled.gaps):
                 self.seen[unsettled.position] = replace(seen, ok=True, noise_floor=scatter.floor)
                 del self._unsettled[node]
+
+
+def _error(
+    step: Step, own: torch.Tensor, shipped: torch.Tensor, floor: Floor, precision: torch.dtype | None
+) -> InheritedError:
+    """The error of what was shipped; float64 is asked where it is not equal to ONNX's own value."""
+    error = inherited_error(own, shipped, floor, precision)
+    if error.distance.equal:
+        return error
+    exact = step.exact if step.exact.dtype == torch.float64 else None
+    return inherited_error(own, shipped, floor, precision, exact, step.value)
 
 
 def _floor(precision: torch.dtype | None, numel: int, scale: float, error: Number | None) -> float:

@@ -151,15 +151,20 @@ def _expected(step: Step, again: Replay | None) -> torch.Tensor | None:
 
 
 def _windows(run: GraphRun, memory: int) -> Iterator[_Window]:
-    """The steps in windows within ``memory`` MiB, or of one step where that alone takes more."""
+    """The steps in windows within ``memory`` MiB, or of one step where that alone takes more.
+
+    A window that has no room for more is passed on before torch computes the next step.
+    """
     window = _Window()
     for step in lockstep(run.graph_module, list(run.inputs.values())):
-        is_full = window.nbytes + _nbytes(step) > memory * 2**20 or len(window.steps) >= _STEPS
-        if window.steps and is_full:
+        if window.steps and window.nbytes + _nbytes(step) > memory * 2**20:
             yield window
             window = _Window()
         window.add(step)
         del step
+        if window.nbytes >= memory * 2**20 or len(window.steps) >= _STEPS:
+            yield window
+            window = _Window()
     if window.steps:
         yield window
 

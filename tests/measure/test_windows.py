@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from of_function import Of
-from torch import Tensor
+from torch import Tensor, fx
 from torch.nn import functional as F
 
 from dort_compare import Report, compare
+from dort_compare.measure.judging import Judge
 from dort_compare.trace import executions
+from dort_compare.trace.executions import Executed
+from dort_compare.trace.float64 import Float64
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "first of two": lambda x: torch.var_mean(x, -1, keepdim=True)[0] * x,
@@ -36,3 +40,22 @@ def test_the_results_of_one_call_may_be_in_different_windows(name: str, monkeypa
     apart = report_of(name)
     assert whole.verdict == apart.verdict == "agree", str(apart)
     assert [(row.fx_node, row.local) for row in apart.rows] == [(row.fx_node, row.local) for row in whole.rows]
+
+
+def test_nothing_is_computed_ahead_of_a_value_that_fills_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[tuple[str, str]] = []
+    run, row = Float64.run_beside, Judge.row
+
+    def beside(self: Float64, node: fx.Node, expected: Any) -> Any:
+        events.append(("computed", node.name))
+        return run(self, node, expected)
+
+    def judged(self: Judge, executed: Executed, *rest: Any) -> Any:
+        events.append(("judged", executed.step.node.name))
+        return row(self, executed, *rest)
+
+    monkeypatch.setattr(Float64, "run_beside", beside)
+    monkeypatch.setattr(Judge, "row", judged)
+    compare(Of(lambda x: x.sin().cos().tanh()), (torch.ones(2**18),), memory=1)
+    calls = [event for event in events if event[1] in ("sin", "cos", "tanh")]
+    assert calls == [(what, name) for name in ("sin", "cos", "tanh") for what in ("computed", "judged")]

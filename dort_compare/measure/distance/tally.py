@@ -22,7 +22,9 @@ _CLOSE = 2.0**-12
 _AT_MOST = 1 + 2.0**-23
 """Times what a gap is in float32 is the most that it may be."""
 _USUAL = (2.0**-40, 2.0**40)
-"""Between these float32 holds the square of a block's largest element, and of those that count beside it."""
+"""Between these float32 holds the square of a block's largest element, and of those that count beside it. Of larger
+ones, such as a mask leaves, it holds the products with gaps between these: no element is more than 2^25 times as large
+as its gap, unless that is 0."""
 
 
 @dataclass
@@ -55,15 +57,15 @@ class Tally:
         b = <d, d> / <e, e>, so that roundings of these add no more than a millionth of b.
         """
         one, other = expected.narrow, got.narrow
-        if one is None or other is None or not _USUAL[0] < expected.scale < _USUAL[1]:
+        if one is None or other is None or not expected.scale > _USUAL[0]:
             return None
         gap = workspace.gap(one, other)
         largest = extent(gap)
-        if not largest <= _CLOSE * expected.scale:
+        if not largest <= _CLOSE * expected.scale or not largest < _USUAL[1]:
             return None
+        squares = expected.narrow_squares if expected.scale < _USUAL[1] else expected.squares
         if largest == 0:
-            return self._add_equal(gap.numel(), expected.narrow_squares)
-        squares = expected.narrow_squares
+            return self._add_equal(gap.numel(), squares)
         along, across = product(one, gap), product(gap, gap)
         self._add_products(squares, squares - along, squares - 2 * along + across)
         self._add_gaps(start, gap.abs_(), largest, lambda at: (one[at].double() - other[at].double()).abs())
@@ -91,7 +93,7 @@ class Tally:
     def _add_gaps(self, start: int, gap: torch.Tensor, largest: float, exactly: Callable[[Any], torch.Tensor]) -> None:
         """Add the gaps of a block, the ``largest`` of which may be rounded, as ``exactly`` tells; overwrites them."""
         if largest * _AT_MOST > self.max_abs:
-            at = (gap == largest).nonzero()[:, 0]
+            at = torch.from_numpy(np.flatnonzero(gap.cpu().numpy() == largest)).to(gap.device)
             furthest, place = exactly(at).max(0)
             self.max_abs = max(self.max_abs, furthest.item())
             self._add_worst(furthest.item(), start + int(at[place]))

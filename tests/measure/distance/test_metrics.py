@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import hypothesis.extra.numpy as hnp
@@ -428,6 +429,36 @@ def test_what_lies_close_is_measured_as_in_float64(
         assert close.worst is not None
         gaps = [(expected[at].double() - got[at].double()).abs() for at in (wide.worst, close.worst)]
         assert gaps[0] == gaps[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("elsewhere", [0.0, 2.0**-20], ids=["equal masks", "masks apart"])
+@pytest.mark.parametrize("size", [1.0, 2.0**-45, 2.0**38, 2.0**60])
+def test_beside_masks_all_is_measured_as_in_float64(dtype: torch.dtype, elsewhere: float, size: float) -> None:
+    lowest = torch.finfo(dtype).min
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(300, 700, generator=generator, dtype=torch.float64) * size
+    moved = values * (1 + 1e-2 * torch.randn(values.shape, generator=generator))
+    mask = torch.rand(values.shape, generator=generator) < 0.5
+    expected, got = values.masked_fill(mask, lowest).to(dtype), moved.masked_fill(mask, lowest).to(dtype)
+    got[0, 0], expected[0, 0] = lowest * (1 - elsewhere), lowest
+    close, wide = distance(expected, got), distance(expected.double(), got.double())
+    assert close.mean_abs == pytest.approx(wide.mean_abs, rel=1e-6)
+    assert close.cosine == pytest.approx(wide.cosine, rel=1e-12)
+    assert replace(close, mean_abs=None, cosine=None) == replace(wide, mean_abs=None, cosine=None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(700, 500), (2, 300, 700), (3, 2, 400_000)])
+def test_turned_matrices_are_measured_in_their_own_order(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    expected = torch.randn(shape, generator=generator, dtype=dtype).mT
+    got = expected.clone(memory_format=torch.contiguous_format)
+    got.view(-1)[[5, 4000, got.numel() // 2]] += torch.tensor([1e-4, 2e-4, 3e-4], dtype=dtype)
+    found = distance(expected, got)
+    assert found == distance(expected.contiguous(), got)
+    assert found.worst == np.unravel_index(got.numel() // 2, got.shape)
+    assert deviation(expected, got.double()) == found.max_abs
 
 
 @pytest.mark.parametrize("move", [lambda e: e + 2**-13, lambda e: e * (1 + 2**-13), lambda e: e + e.flip(0) * 1e-6])
