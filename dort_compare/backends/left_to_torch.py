@@ -19,7 +19,6 @@ from torch import fx
 
 from dort_compare.backends.slow_in_onnx import is_slow
 from dort_compare.lowering.lower import TRANSFORMS
-from dort_compare.provenance import attribute_of
 from dort_compare.runtime.binding import device_of
 from dort_compare.signature import elements
 
@@ -57,12 +56,7 @@ _VERY_MANY = 2**22
 
 
 def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[str, str]:
-    """The calls of a graph that run on torch's kernels because those are better, by name, and why.
-
-    None of a graph that holds graphs, for branches or loops: no piece of it could be handed those.
-    """
-    if any(isinstance(attribute_of(node), fx.GraphModule) for node in graph_module.graph.find_nodes(op="get_attr")):
-        return {}
+    """The calls of a graph that run on torch's kernels because those are better, by name, and why."""
     reasons = {node.name: _reason(node, is_recorded) for node in graph_module.graph.nodes}
     return {name: reason for name, reason in reasons.items() if reason}
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 
 from dort_compare.backends.handed import Handed, Source, handed, returned
 from dort_compare.checks import check_of
+from dort_compare.provenance import attribute_of
 from dort_compare.views import moves_nothing
 
 
@@ -28,9 +28,9 @@ def assembled(
 ) -> fx.GraphModule:
     """A copy of the graph in which the nodes of each level that ``is_piece`` says are gathered in a submodule.
 
-    The submodules hold copies of the nodes under their names, with their metadata, and return tuples. Views, arithmetic
-    on sizes and checks alone do not make a piece. A piece makes views that it reads itself, where that spares a copy
-    and they are not ``outside`` of all pieces.
+    The submodules hold copies of the nodes under their names, with their metadata, and the graphs of branches and loops
+    that these read, and return tuples. Views, arithmetic on sizes and checks alone do not make a piece. A piece makes
+    views that it reads itself, where that spares a copy and they are not ``outside`` of all pieces.
     """
     return _Assembly(graph_module, outside).assemble(levels, is_piece)
 
@@ -69,18 +69,19 @@ class _Assembly:
                 self._add_piece(piece, [node for node in members if node in wanted])
             else:
                 for node in members:
-                    self._add(node)
+                    if node in wanted or not _is_graph(node):
+                        self._add(node)
         return fx.GraphModule(self.attributes, self.graph)
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            self.attributes[str(node.target)] = operator.attrgetter(str(node.target))(self.source)
+            self.attributes[str(node.target)] = attribute_of(node)
         self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
 
     def _add_piece(self, piece: _Piece, results: Sequence[fx.Node]) -> None:
         name = f"piece_{len(self.attributes)}"
         returns = [returned(node) for node in results]
-        self.attributes[name] = fx.GraphModule(torch.nn.Module(), piece.graph(returns))
+        self.attributes[name] = fx.GraphModule(piece.bodies, piece.graph(returns))
         taken = [source.taken(self.copies[source.node]) for source in piece.takes]
         call = self.graph.call_module(name, tuple(taken))
         for position, source in enumerate(returns):
@@ -93,17 +94,29 @@ def _computes(nodes: Sequence[fx.Node]) -> bool:
     return any(node.op == "call_function" and not is_light(node) for node in nodes)
 
 
+def _is_graph(node: fx.Node) -> bool:
+    return node.op == "get_attr" and isinstance(attribute_of(node), fx.GraphModule)
+
+
 @dataclass(frozen=True)
 class _Piece:
-    """The nodes of a piece, and what it is handed for each value that it reads."""
+    """The nodes of a piece, what it is handed for each value that it reads, and which nodes stand for graphs."""
 
     nodes: Sequence[fx.Node]
     reads: Mapping[fx.Node, Handed]
+    held: Sequence[fx.Node]
 
     @classmethod
     def of(cls, nodes: Sequence[fx.Node], outside: Collection[fx.Node]) -> _Piece:
         inside = set(nodes)
-        return cls(nodes, {o: handed(o, outside) for node in nodes for o in node.all_input_nodes if o not in inside})
+        read = dict.fromkeys(o for node in nodes for o in node.all_input_nodes if o not in inside)
+        held = [operand for operand in read if _is_graph(operand)]
+        return cls(nodes, {operand: handed(operand, outside) for operand in read if operand not in held}, held)
+
+    @property
+    def bodies(self) -> dict[str, fx.GraphModule]:
+        """The graphs that it holds, by name."""
+        return {str(node.target): attribute_of(node) for node in self.held}
 
     @property
     def takes(self) -> list[Source]:
@@ -120,7 +133,7 @@ class _Piece:
         placeholders = {source: source.placeholder(graph) for source in self.takes}
         copies = {source.node: source.given_back(taken) for source, taken in placeholders.items()}
         steps = (step for each in self.reads.values() for step in each.steps)
-        for node in (*steps, *self.nodes):
+        for node in (*self.held, *steps, *self.nodes):
             if node not in copies:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output(tuple(source.made(copies[source.node]) for source in returns))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
 
 from dort_compare import DebugBackend, provenance
 from dort_compare.backends import aot, left_to_torch, slow_in_onnx
@@ -297,13 +298,23 @@ def test_a_number_in_front_of_a_tensor_is_on_no_device(made: list[set[str]]) -> 
     assert not any({"remainder", "special_zeta"} & program for program in made)
 
 
-def test_a_graph_that_holds_graphs_is_not_cut(made: list[set[str]], said_by: Any) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, torch.cos, torch.sin, (x * 2,)).erfc().sin()
+def of_a_branch(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, torch.cos, torch.sin, (x * 2,)).erfc().sin()
 
+
+def of_a_loop(x: torch.Tensor) -> torch.Tensor:
+    start = (torch.zeros((), dtype=torch.int64), x * 2)
+    _, found = while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y.sin() + x), start)
+    return found.erfc().sin()
+
+
+@pytest.mark.parametrize(("function", "call"), [(of_a_branch, "cond"), (of_a_loop, "while_loop")])
+def test_the_piece_that_reads_them_holds_the_graphs_of_branches_and_loops(
+    function: Callable[..., torch.Tensor], call: str, made: list[set[str]], said_by: Any
+) -> None:
     x = torch.randn(ROWS, 16)
     torch.testing.assert_close(torch.compile(function, backend="dort")(x), function(x))
-    assert len(made) == 1
+    assert [program & {call, "erfc", "sin"} for program in made] == [{call}, {"sin"}]
     assert said_by("dort_compare") == []
 
 

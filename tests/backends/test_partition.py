@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from dort_compare import DebugBackend, compare, debug_compiler
 from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import registered, registry
+from dort_compare.offline import check
 from dort_compare.provenance import FX_NODE, GRAPH
 
 THIS = Path(__file__).name
@@ -243,6 +244,40 @@ def test_conditions_with_what_has_no_lowering_run_in_torch() -> None:
     for sign in (1, -1):
         backend = like_eager(function, sign * torch.ones(3))
     assert [each.target for each in backend.fallbacks] == ["torch.ops.higher_order.cond"]
+
+
+class BesideBranches(nn.Module):
+    """An op without a lowering that reads what a condition within a condition computed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.cond(x.sum() > 0, lambda x: x.sin() * 2, self.otherwise, (x,)) / 3).erfinv() * x
+
+    @staticmethod
+    def otherwise(x: Tensor) -> Tensor:
+        return torch.cond(x[0] > -2, torch.cos, torch.exp, (x,))
+
+
+@pytest.mark.parametrize("first", [1.0, -1.0, -3.0])
+def test_beside_conditions_only_what_has_no_lowering_runs_in_torch(first: float, tmp_path: Path) -> None:
+    x = torch.tensor([first, 0.3, -0.4], requires_grad=True)
+    backend = like_eager(BesideBranches(), x, dump=tmp_path)
+    assert {each.target for each in backend.fallbacks} == {"prims.erf_inv.default"}
+    assert any("If" in of_graph for of_graph in op_types(backend))
+    report = compare(BesideBranches(), (x,), backward=True)
+    assert (report.verdict, len(report.fallbacks)) == ("agree", len(backend.fallbacks)), str(report)
+    assert check(tmp_path).verdict == "agree"
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_beside_conditions_a_factorization_runs_in_onnx_runtime(fallback: bool) -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) @ torch.linalg.inv(x + 9 * torch.eye(5))
+
+    for sign in (1, -1):
+        backend = like_eager(function, sign * torch.rand(5, 5), fallback=fallback)
+        assert backend.fallbacks == []
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.compile(function, backend=DebugBackend(fallback=fallback))(-9 * torch.eye(5))
 
 
 def test_complex_inputs_and_outputs_pass() -> None:
