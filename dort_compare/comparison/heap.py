@@ -14,8 +14,9 @@ _MIB = 2**20
 _USUAL = {_MMAP_THRESHOLD: 32 * _MIB, _TRIM_THRESHOLD: 64 * _MIB}
 """What glibc comes to by itself where large blocks are freed."""
 _KEPT = {_MMAP_THRESHOLD: 100 * _MIB, _TRIM_THRESHOLD: 256 * _MIB}
-"""More would be kept in vain: blocks of many sizes leave gaps that none fits."""
-_CHOSEN_BY_USER = ("MALLOC_", "GLIBC_TUNABLES")
+"""With more `benchmarks/compare_cost.py` takes more memory, as blocks of many sizes leave gaps that none fits, and hardly
+less time."""
+_CHOSEN_BY_USER = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"}
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def kept_memory() -> Iterator[None]:
     Otherwise it maps those of 32 MiB and more anew each time, and the kernel clears them page by page. At the end what
     is free goes back. Nothing changes with another C library, or where the environment sets glibc's thresholds.
     """
-    libc = None if any(name.startswith(_CHOSEN_BY_USER) for name in os.environ) else _glibc()
+    libc = _glibc() if _CHOSEN_BY_USER.isdisjoint(os.environ) else None
     if libc is None:
         yield
         return
