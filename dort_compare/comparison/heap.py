@@ -14,8 +14,7 @@ _MIB = 2**20
 _USUAL = {_MMAP_THRESHOLD: 32 * _MIB, _TRIM_THRESHOLD: 64 * _MIB}
 """What glibc comes to by itself where large blocks are freed."""
 _KEPT = {_MMAP_THRESHOLD: 100 * _MIB, _TRIM_THRESHOLD: 256 * _MIB}
-"""With more `benchmarks/compare_cost.py` takes more memory, as blocks of many sizes leave gaps that none fits, and hardly
-less time."""
+"""With more `benchmarks/compare_cost.py` takes more memory, as blocks of many sizes leave gaps, and no less time."""
 _CHOSEN_BY_USER = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"}
 
 
