@@ -69,8 +69,7 @@ class _Assembly:
                 self._add_piece(piece, [node for node in members if node in wanted])
             else:
                 for node in members:
-                    if node in wanted or not _is_graph(node):
-                        self._add(node)
+                    self._add(node)
         return fx.GraphModule(self.attributes, self.graph)
 
     def _add(self, node: fx.Node) -> None:

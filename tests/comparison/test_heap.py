@@ -20,14 +20,18 @@ HAS_GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gnu_get_libc
 
 
 class Libc:
-    """Remembers the thresholds that it is given."""
+    """Remembers the thresholds that it is given, if they are not above its limit."""
 
     def __init__(self) -> None:
         self.thresholds: dict[int, int] = {}
+        self.limit = 2**40
         self.trimmed = 0
 
-    def mallopt(self, parameter: int, value: int) -> None:
+    def mallopt(self, parameter: int, value: int) -> bool:
+        if value > self.limit:
+            return False
         self.thresholds[parameter] = value
+        return True
 
     def malloc_trim(self, _: int) -> None:
         self.trimmed += 1
@@ -87,6 +91,15 @@ def test_thresholds_are_glibcs_again_also_after_an_error(libc: Libc) -> None:
 @pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_thresholds_that_the_user_sets_stay(name: str, libc: Libc, environment: dict[str, str]) -> None:
     environment[name] = "1"
+    with kept_memory():
+        pass
+    assert libc.thresholds == {}
+    assert libc.trimmed == 0
+
+
+def test_an_older_glibc_is_left_alone(libc: Libc) -> None:
+    """It refuses a threshold above 32 MiB, and with another one set would adjust none by itself any more."""
+    libc.limit = 2**25
     with kept_memory():
         pass
     assert libc.thresholds == {}

@@ -38,6 +38,22 @@ def test_the_same_bits_are_the_same():
     assert found.to_json()["distance"]["equal"] is True
 
 
+@pytest.mark.parametrize(("shipped", "asked"), [(X.clone(), False), (X * (1 + 1e-6), True)])
+def test_float64_is_asked_where_something_differs(
+    shipped: torch.Tensor, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bool] = []
+    whole = observer_room.inherited_error
+
+    def error(*arguments: object) -> object:
+        given.append(len(arguments) > 4)
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(observer_room, "inherited_error", error)
+    assert seen(shipped).ok
+    assert any(given) is asked
+
+
 @pytest.mark.parametrize(("again", "ok"), [(X, True), (X + 1, False)])
 def test_a_departure_is_one_when_the_program_has_run_again(again: torch.Tensor, ok: bool) -> None:
     """What it computed before may have been written since, by what torch does not see."""

@@ -54,7 +54,7 @@ class Tally:
 
         A gap of numbers within a factor of two is exact (Sterbenz), any other rounds once; the largest is told in
         float64. The cosine of e and e - d is (1 - a) / sqrt(1 - 2 a + b), with a = <e, d> / <e, e> and
-        b = <d, d> / <e, e>, so that roundings of these add no more than a millionth of b.
+        b = <d, d> / <e, e>, so that it is off by no more of b than the roundings of these, which are small, of them.
         """
         one, other = expected.narrow, got.narrow
         if one is None or other is None or not expected.scale > _USUAL[0]:

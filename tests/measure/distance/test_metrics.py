@@ -462,9 +462,10 @@ def test_turned_matrices_are_measured_in_their_own_order(dtype: torch.dtype, sha
 
 
 @pytest.mark.parametrize("move", [lambda e: e + 2**-13, lambda e: e * (1 + 2**-13), lambda e: e + e.flip(0) * 1e-6])
-def test_the_cosine_of_many_that_lie_close(move) -> None:
-    expected = torch.rand(2**17, generator=torch.Generator().manual_seed(0)) + 1
-    got = move(expected)
+@pytest.mark.parametrize("size", [2.0**-45, 1.0, 2.0**45])
+def test_the_cosine_of_many_that_lie_close(move, size: float) -> None:
+    values = torch.rand(2**17, generator=torch.Generator().manual_seed(0)) + 1
+    expected, got = values * size, move(values) * size
     close, wide = distance(expected, got).cosine, distance(expected.double(), got.double()).cosine
     gap = ((expected - got).double().square().sum() / expected.double().square().sum()).item()
     assert close == pytest.approx(wide, rel=0, abs=1e-13 + 1e-6 * gap)
