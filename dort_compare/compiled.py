@@ -16,6 +16,9 @@ from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBac
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
 
+_READS_A_NUMBER = "aten._local_scalar_dense"
+"""What torch names where a graph, such as of the gradient of ``while_loop``, makes a number of a tensor."""
+
 
 class Compiled:
     """``torch.compile(model, backend=backend)``, freshly; errors of ours come without torch's wrapping.
@@ -28,14 +31,16 @@ class Compiled:
         self._parameters = dict(model.named_parameters())
         self._buffers = model.named_buffers
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
-        self._breaks = Counter(counters["graph_break"])
+        self._told_before = _told()
 
     @property
     def refusal(self) -> str:
         """Why torch first left a part of the model uncompiled, and its hint, in one line; "" where it left none."""
         if torch._dynamo.config.disable:
             return "torch.compile is off: unset TORCH_COMPILE_DISABLE, or torch._dynamo.config.disable"
-        reason = next(iter(Counter(counters["graph_break"]) - self._breaks), "")
+        reason = next(iter(_told() - self._told_before), "")
+        if _READS_A_NUMBER in reason:
+            return "it reads a number off a tensor: set torch._dynamo.config.capture_scalar_outputs = True"
         what, *more = [line.strip().rstrip(".") for line in reason.splitlines() if line.strip()] or [""]
         told = [what, *(line for line in more if line.startswith(("Explanation: ", "Hint: ")) and line[-1] != ":")]
         return f"torch says: {'. '.join(told[:3])}" if what else ""
@@ -54,6 +59,11 @@ class Compiled:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None
             raise
+
+
+def _told() -> Counter[str]:
+    """What torch has told so far: why graphs end, and what else it could not compile."""
+    return Counter(counters["graph_break"]) + Counter(counters["unimplemented"])
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:

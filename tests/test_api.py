@@ -14,6 +14,7 @@ import torch
 from of_function import Of
 from safetensors import safe_open
 from torch import Tensor, fx, nn
+from torch._higher_order_ops import while_loop
 from torch.utils.checkpoint import checkpoint
 
 from dort_compare import DebugBackend, Report, api, compare
@@ -517,6 +518,21 @@ def test_a_model_that_is_never_compiled_is_refused() -> None:
 
     with pytest.raises(UsageError, match=r"^torch\.compile made no graph.*; torch says: .*compiler\.disable.*Hint: ."):
         compare(Eager(), (torch.ones(2),))
+
+
+class Loop(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        start = (torch.zeros((), dtype=torch.int64), x.clone())
+        _, found = while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y.sin() + x), start)
+        return found
+
+
+def test_the_gradient_of_a_loop_says_what_torch_wants_for_it() -> None:
+    x = torch.rand(4, requires_grad=True)
+    with pytest.raises(UsageError, match=r"made no graph.*set torch\._dynamo\.config\.capture_scalar_outputs = True$"):
+        compare(Loop(), (x,), backward=True)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert compare(Loop(), (x,), backward=True).verdict == "agree"
 
 
 def test_a_missing_lowering_comes_without_torchs_wrapping() -> None:
