@@ -16,6 +16,8 @@ from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBac
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
 
+_BREAKS, _FAILURES = "graph_break", "unimplemented"
+"""Where torch counts why graphs end, and what it could not compile."""
 _READS_A_NUMBER = "aten._local_scalar_dense"
 """What torch names where a graph, such as of the gradient of ``while_loop``, makes a number of a tensor."""
 
@@ -31,19 +33,23 @@ class Compiled:
         self._parameters = dict(model.named_parameters())
         self._buffers = model.named_buffers
         self._compiled = torch.compile(model, backend=backend, dynamic=dynamic)
-        self._told_before = _told()
+        self._before = {kind: Counter(counters[kind]) for kind in (_BREAKS, _FAILURES)}
 
     @property
     def refusal(self) -> str:
         """Why torch first left a part of the model uncompiled, and its hint, in one line; "" where it left none."""
         if torch._dynamo.config.disable:
             return "torch.compile is off: unset TORCH_COMPILE_DISABLE, or torch._dynamo.config.disable"
-        reason = next(iter(_told() - self._told_before), "")
-        if _READS_A_NUMBER in reason:
+        if any(_READS_A_NUMBER in reason for reason in self._told(_FAILURES)):
             return "it reads a number off a tensor: set torch._dynamo.config.capture_scalar_outputs = True"
+        reason = next(iter(self._told(_BREAKS)), "")
         what, *more = [line.strip().rstrip(".") for line in reason.splitlines() if line.strip()] or [""]
         told = [what, *(line for line in more if line.startswith(("Explanation: ", "Hint: ")) and line[-1] != ":")]
         return f"torch says: {'. '.join(told[:3])}" if what else ""
+
+    def _told(self, kind: str) -> Counter[str]:
+        """What torch has told of one kind since this model was wrapped."""
+        return Counter(counters[kind]) - self._before[kind]
 
     def run(self, call: Call) -> Outcome:
         """The outcome of a call, which eager torch has run before; the first one compiles."""
@@ -59,11 +65,6 @@ class Compiled:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None
             raise
-
-
-def _told() -> Counter[str]:
-    """What torch has told so far: why graphs end, and what else it could not compile."""
-    return Counter(counters["graph_break"]) + Counter(counters["unimplemented"])
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:

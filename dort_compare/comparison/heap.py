@@ -24,8 +24,9 @@ def kept_memory() -> Iterator[None]:
 
     Otherwise it maps those of 32 MiB and more anew each time, and the kernel clears them page by page. At the end what
     is free goes back, and the thresholds stay those of a process that has freed large blocks. Nothing changes with
-    another C library, with a glibc that refuses so high a threshold, or where the environment sets thresholds. It does
-    not nest: the first to end ends it for all.
+    another C library, with a glibc that refuses so high a threshold, in a thread that has memory of its own in glibc,
+    as all but the main one, or where the environment sets thresholds. It does not nest: the first to end ends it for
+    all.
     """
     libc = _glibc() if _CHOSEN_BY_USER.isdisjoint(os.environ) else None
     if libc is None or not _set(libc, _KEPT):
