@@ -174,6 +174,12 @@ def attribute_of(node: fx.Node) -> Any:
     return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
+def graph_of(node: fx.Node) -> fx.GraphModule | None:
+    """The graph of a branch or loop that a node stands for; None of any other node."""
+    held = attribute_of(node) if node.op == "get_attr" else None
+    return held if isinstance(held, fx.GraphModule) else None
+
+
 def call_of(node: fx.Node) -> fx.Node:
     """The call whose result ``node`` is: itself, but for a ``getitem`` what it reads from."""
     while node.target is operator.getitem:

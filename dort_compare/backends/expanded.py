@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.errors import one_line
-from dort_compare.provenance import attribute_of, described
+from dort_compare.provenance import described, graph_of
 from dort_compare.unset import UNSET
 
 MOST_NODES = 2**13
@@ -70,9 +70,7 @@ def _rounds(loop: fx.Node) -> int | torch.SymInt:
 
 def _bodies(call: fx.Node) -> dict[fx.Node, fx.GraphModule]:
     """The graphs that a call takes."""
-    read = [node for node in call.all_input_nodes if node.op == "get_attr"]
-    held = [(node, attribute_of(node)) for node in read]
-    return {node: each for node, each in held if isinstance(each, fx.GraphModule)}
+    return {node: graph for node in call.all_input_nodes if (graph := graph_of(node)) is not None}
 
 
 def _definition_of(call: fx.Node, decompositions: _Table) -> fx.GraphModule:

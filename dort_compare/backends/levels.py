@@ -16,7 +16,7 @@ from torch import fx
 
 from dort_compare.backends.handed import Handed, Source, handed, returned
 from dort_compare.checks import check_of
-from dort_compare.provenance import attribute_of
+from dort_compare.provenance import attribute_of, graph_of
 from dort_compare.views import moves_nothing
 
 
@@ -69,7 +69,8 @@ class _Assembly:
                 self._add_piece(piece, [node for node in members if node in wanted])
             else:
                 for node in members:
-                    self._add(node)
+                    if node in wanted or node.op != "get_attr":
+                        self._add(node)
         return fx.GraphModule(self.attributes, self.graph)
 
     def _add(self, node: fx.Node) -> None:
@@ -80,7 +81,8 @@ class _Assembly:
     def _add_piece(self, piece: _Piece, results: Sequence[fx.Node]) -> None:
         name = f"piece_{len(self.attributes)}"
         returns = [returned(node) for node in results]
-        self.attributes[name] = fx.GraphModule(piece.bodies, piece.graph(returns))
+        bodies = {str(node.target): body for node, body in piece.bodies.items()}
+        self.attributes[name] = fx.GraphModule(bodies, piece.graph(returns))
         taken = [source.taken(self.copies[source.node]) for source in piece.takes]
         call = self.graph.call_module(name, tuple(taken))
         for position, source in enumerate(returns):
@@ -93,29 +95,20 @@ def _computes(nodes: Sequence[fx.Node]) -> bool:
     return any(node.op == "call_function" and not is_light(node) for node in nodes)
 
 
-def _is_graph(node: fx.Node) -> bool:
-    return node.op == "get_attr" and isinstance(attribute_of(node), fx.GraphModule)
-
-
 @dataclass(frozen=True)
 class _Piece:
-    """The nodes of a piece, what it is handed for each value that it reads, and which nodes stand for graphs."""
+    """The nodes of a piece, what it is handed for each value that it reads, and the graphs that it holds."""
 
     nodes: Sequence[fx.Node]
     reads: Mapping[fx.Node, Handed]
-    held: Sequence[fx.Node]
+    bodies: Mapping[fx.Node, fx.GraphModule]
 
     @classmethod
     def of(cls, nodes: Sequence[fx.Node], outside: Collection[fx.Node]) -> _Piece:
         inside = set(nodes)
         read = dict.fromkeys(o for node in nodes for o in node.all_input_nodes if o not in inside)
-        held = [operand for operand in read if _is_graph(operand)]
-        return cls(nodes, {operand: handed(operand, outside) for operand in read if operand not in held}, held)
-
-    @property
-    def bodies(self) -> dict[str, fx.GraphModule]:
-        """The graphs that it holds, by name."""
-        return {str(node.target): attribute_of(node) for node in self.held}
+        bodies = {operand: graph for operand in read if (graph := graph_of(operand)) is not None}
+        return cls(nodes, {operand: handed(operand, outside) for operand in read if operand not in bodies}, bodies)
 
     @property
     def takes(self) -> list[Source]:
@@ -132,7 +125,7 @@ class _Piece:
         placeholders = {source: source.placeholder(graph) for source in self.takes}
         copies = {source.node: source.given_back(taken) for source, taken in placeholders.items()}
         steps = (step for each in self.reads.values() for step in each.steps)
-        for node in (*self.held, *steps, *self.nodes):
+        for node in (*self.bodies, *steps, *self.nodes):
             if node not in copies:
                 copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output(tuple(source.made(copies[source.node]) for source in returns))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -81,15 +80,9 @@ class _Writer:
             yield f"{_name(node)}({', '.join(arguments)}) -> {node_text(node)}  # {', '.join(remarks)}"
             yield from _indented(self.fate.casts.get(node.name, ()))
         for operand in node.all_input_nodes:
-            graph_module = self._nested(operand)
+            graph_module = provenance.graph_of(operand)
             if graph_module is not None and next(iter(operand.users)) is node:
                 yield from _indented(_nested_lines(operand.name, graph_module, self.operators))
-
-    def _nested(self, node: fx.Node) -> fx.GraphModule | None:
-        if node.op != "get_attr":
-            return None
-        found = operator.attrgetter(str(node.target))(self.graph_module)
-        return found if isinstance(found, fx.GraphModule) else None
 
 
 def _nested_lines(name: str, graph_module: fx.GraphModule, operators: bool) -> Iterator[str]:

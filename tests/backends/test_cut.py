@@ -54,6 +54,16 @@ def test_branches_between_the_same_nodes_share_a_piece() -> None:
     assert told(split) == ["[add]", "erfinv", "[sin mul cos mul_1]"]
 
 
+def test_the_graphs_of_branches_lie_in_the_piece_that_reads_them_alone() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.cos, torch.sin, (x * 2,)).erfinv() + 1
+
+    split = cut(function, "erfinv")
+    assert told(split) == ["[sum_1 gt mul cond getitem]", "erfinv", "[add]"]
+    assert dict(split.named_children()).keys() == pieces_of(split).keys()
+    assert len(dict(split.piece_0.named_children())) == 2
+
+
 def test_what_needs_the_inputs_alone_waits_for_its_reader() -> None:
     """As derivatives of saved activations do in a backward graph."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import subprocess
@@ -17,7 +16,6 @@ from dort_compare.comparison import heap
 from dort_compare.comparison.heap import kept_memory
 
 PAGES = 2**26 // resource.getpagesize()
-HAS_GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 
 
 class Libc:
@@ -53,7 +51,7 @@ def libc(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> Libc:
     return found
 
 
-@pytest.mark.skipif(not HAS_GLIBC, reason="no glibc")
+@pytest.mark.skipif(heap._glibc() is None, reason="no glibc")
 def test_memory_is_used_again_within_and_goes_back_at_the_end() -> None:
     """In a new process: a request that glibc cannot fulfil moves a thread to memory that cannot grow so far."""
     environment = {name: value for name, value in os.environ.items() if name not in heap._CHOSEN_BY_USER}

@@ -42,7 +42,7 @@ class Workspace:
         if block.dtype == dtype and block.is_contiguous():
             return block.view(-1)
         if block.dim() == 2 and 0 < block.stride(0) < block.stride(1):
-            block = block.t().contiguous().t()  # torch turns a whole matrix several times as fast as a part of one
+            block = block.t().contiguous().t()  # torch has a kernel that turns whole matrices
         flat = self._flat(slot, block.numel(), dtype)
         flat.view(block.shape).copy_(block)
         return flat
