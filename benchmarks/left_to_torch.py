@@ -5,8 +5,9 @@
 Each function stands between two products, so that leaving it costs two borders, and is compiled twice: as it is by
 default, and with `fallback=False`, which leaves nothing to torch. Eager and the two take turns on the CPU, after the
 results of both have been held against those of float64. The first line of a function is of as many elements as it is
-left to torch from, the second of 16 times as many; those of the factorizations are square matrices. Functions of
-indices read or write rows of 16 elements. A ratio is the median of the ratios within a round: above 1, leaving it
+left to torch from, the second of 16 times as many; those of the factorizations are square matrices, attention has 8
+heads of width 64 and twice as many queries in the second line. Functions of indices read or write rows of 16 elements.
+A ratio is the median of the ratios within a round: above 1, leaving it
 takes less time.
 """
 
@@ -104,6 +105,26 @@ ELEMENT_BY_ELEMENT: Mapping[str, Callable[[Tensor], Function]] = {
     "pdist": lambda _: lambda x: F.pdist(x[: math.isqrt(2 * x.numel()) + 1]),
 }
 
+ATTENTION: Mapping[str, Function] = {
+    "attention, causal": lambda x: F.scaled_dot_product_attention(*heads(x), is_causal=True),
+    "gradient of attention": lambda x: attended(x, is_causal=False),
+    "gradient of attention, causal": lambda x: attended(x, is_causal=True),
+}
+
+
+def heads(x: Tensor) -> list[Tensor]:
+    """Queries, keys and values of (1, 8, L, 64)."""
+    return [x.view(1, 8, -1, 64)] * 3
+
+
+def attended(x: Tensor, *, is_causal: bool) -> Tensor:
+    """The sum of the gradients of attention to its operands, of what it returns as the gradient of its result."""
+    operands = heads(x)
+    kernel = aten._scaled_dot_product_flash_attention_for_cpu
+    output, logsumexp = kernel(*operands, is_causal=is_causal)
+    gradient = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return torch.stack(gradient(output, *operands, output, logsumexp, 0.0, is_causal)).sum(0)
+
 
 def searched(borders: Tensor, x: Tensor) -> Tensor:
     """The places of elements among ``borders``, as numbers."""
@@ -124,6 +145,10 @@ def functions() -> Iterator[tuple[str, Function, Tensor]]:
             yield name, function, torch.randn(math.isqrt(n), math.isqrt(n))
     for name, function in SPECIAL.items():
         for n in sizes(aten.erfc):
+            yield name, function, torch.randn(n // WIDTH, WIDTH)
+    for name, function in ATTENTION.items():
+        least = 8 * slow_in_onnx.LONG * 64
+        for n in (least, 2 * least):
             yield name, function, torch.randn(n // WIDTH, WIDTH)
     for name, of in ELEMENT_BY_ELEMENT.items():
         for n in sizes(aten.index_add):

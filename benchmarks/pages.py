@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import re
 import shlex
@@ -14,6 +15,9 @@ from pathlib import Path
 
 import torch
 
+ALLOCATING = ("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Variables of the environment that decide how memory is allocated."""
+
 
 def processor() -> str:
     """The name of the processor, and the vectors that torch's kernels use on it: most figures depend on both."""
@@ -23,11 +27,13 @@ def processor() -> str:
 
 
 def command() -> str:
-    """What a person types to measure the same: without the journal of a run that went on where another stopped."""
+    """What a person types to measure the same: with how the environment has memory allocated, without the journal of a
+    run that went on where another stopped."""
     journal = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     journal.add_argument("--journal")
     _, flags = journal.parse_known_args()
-    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *flags])
+    chosen = [f"{name}={os.environ[name]}" for name in ALLOCATING if name in os.environ]
+    return shlex.join([*chosen, "python", f"benchmarks/{Path(sys.argv[0]).name}", *flags])
 
 
 def page(title: str, about: str, versions: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
