@@ -6,13 +6,14 @@ trial of steps of whole models gained nothing by leaving them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from dort_compare.signature import elements
+from dort_compare.signature import elements, hints
 
 aten = torch.ops.aten
 
@@ -102,6 +103,13 @@ ELEMENT_BY_ELEMENT = {
     aten.tan,
 }
 """What ONNX Runtime's kernels write, gather or compute element by element, or sort for."""
+ATTENTION = {
+    aten._scaled_dot_product_flash_attention_for_cpu,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward,
+}
+"""Torch's kernels hold few scores at a time, and none behind the diagonal of causal ones."""
+LONG = 2**11
+"""Queries of a head from which on attention is left to torch."""
 WRITES = {
     aten._unsafe_index_put,
     aten.index_add,
@@ -146,10 +154,27 @@ def is_slow(node: fx.Node) -> bool:
     Complex ones are not asked: where they have no lowering, that is to be said.
     """
     function = getattr(node.target, "overloadpacket", None)
+    if function in ATTENTION:
+        return _attends_far(node, function)
     if function not in SIZES or (function in _AT_TIMES and not _AT_TIMES[function](node)):
         return False
     counting = (tensor for tensor in _counting(node, function) if not tensor.is_complex())
     return any((elements(tensor) or 0) >= SIZES[function] for tensor in counting)
+
+
+def _attends_far(node: fx.Node, function: Any) -> bool:
+    """Whether long attention is causal, or trained: it hands on the logarithm of its sums, or is the gradient.
+
+    In half precision torch's kernels wait for instructions that few processors have.
+    """
+    queries = node.all_input_nodes[0].meta["val"]
+    sizes = hints(queries.shape)
+    if sizes is None or sizes[2] < LONG or queries.dtype not in (torch.float32, torch.float64):
+        return False
+    if function is not aten._scaled_dot_product_flash_attention_for_cpu:
+        return True
+    is_causal = node.args[4] if len(node.args) > 4 else node.kwargs.get("is_causal", False)
+    return bool(is_causal) or any(user.target is operator.getitem and user.args[1] == 1 for user in node.users)
 
 
 def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:

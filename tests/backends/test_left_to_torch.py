@@ -323,6 +323,45 @@ def test_all_that_is_slow_in_onnx_runtime_has_a_lowering() -> None:
     assert slow_in_onnx.SIZES.keys() - lowered == {aten.mvlgamma}, "which torch decomposes"
 
 
+@pytest.mark.parametrize(
+    ("queries", "is_causal", "trains", "dtype", "left"),
+    [
+        (slow_in_onnx.LONG, True, False, torch.float32, {"forward"}),
+        (slow_in_onnx.LONG, False, False, torch.float32, set()),
+        (slow_in_onnx.LONG, False, True, torch.float32, {"forward", "backward"}),
+        (slow_in_onnx.LONG, True, True, torch.float64, {"forward", "backward"}),
+        (slow_in_onnx.LONG, True, False, torch.bfloat16, set()),
+        (slow_in_onnx.LONG - 8, True, True, torch.float32, set()),
+    ],
+)
+def test_long_attention_on_the_cpu_is_left_where_it_is_causal_or_trained(
+    made: list[set[str]],
+    said_by: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    queries: int,
+    is_causal: bool,
+    trains: bool,
+    dtype: torch.dtype,
+    left: set[str],
+) -> None:
+    monkeypatch.setattr(left_to_torch, "ATTENTION", set())
+
+    def attend(x: torch.Tensor, short: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x * 2, short, short.sin(), is_causal=is_causal) * 0.5
+
+    inputs = [torch.randn(1, 1, size, 8, dtype=dtype, requires_grad=trains) for size in (queries, 24)]
+    found, right = (function(*inputs) for function in (torch.compile(attend, backend="dort"), attend))
+    torch.testing.assert_close(
+        found, right, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-5
+    )
+    if trains:
+        gradients = (torch.autograd.grad(each.square().sum(), inputs) for each in (found, right))
+        torch.testing.assert_close(*gradients)
+    lowered = {"backward" if "backward" in name else "forward" for name in attention_of(made)}
+    assert lowered == {"forward", "backward"} - left - (set() if trains else {"backward"})
+    assert not said_by("dort_compare")
+
+
 class Scaled(nn.Module):
     """A factor, so that there is a gradient to compare."""
 
