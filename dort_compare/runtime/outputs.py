@@ -32,11 +32,13 @@ class Outputs:
         shows = Counter(map(_computed_for, signature.outputs))
         self._made = [_maker(output, places, shows) for output in signature.outputs]
 
-    def __call__(self, arguments: Sequence[Argument], computed: Sequence[torch.Tensor]) -> list[Result]:
+    def __call__(
+        self, arguments: Sequence[Argument], computed: Sequence[torch.Tensor], *, checked: bool = True
+    ) -> list[Result]:
         values: list[Result] = [*arguments, *computed]
         for place, output in self._finished:
             values[place] = _as_traced(values[place], output)
-        for place, check in self._checks:
+        for place, check in self._checks if checked else ():
             check.verify(values[place])
         return [make(values) for make in self._made]
 

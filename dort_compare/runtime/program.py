@@ -82,9 +82,14 @@ class Program:
     def __call__(self, *arguments: Argument) -> list[Result]:
         return self._outputs(arguments, self._computed(arguments))
 
-    def returned(self, arguments: Sequence[Argument], computed: Iterable[torch.Tensor]) -> list[Result]:
-        """The outputs of the graph, of its arguments and what the session has computed of them."""
-        return self._outputs(arguments, list(computed))
+    def returned(
+        self, arguments: Sequence[Argument], computed: Iterable[torch.Tensor], *, checked: bool = True
+    ) -> list[Result]:
+        """The outputs of the graph, of its arguments and what the session has computed of them.
+
+        Unless they are ``checked``, whatever the conditions say that the graph checks.
+        """
+        return self._outputs(arguments, list(computed), checked=checked)
 
     def computed(self, *arguments: Argument) -> dict[str, torch.Tensor]:
         """What the session computes of the arguments of the graph, by the names of the model's outputs."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dort_compare import compare
 from dort_compare.errors import UsageError
+from dort_compare.lowering import registry
 from dort_compare.offline import check
 
 
@@ -48,6 +49,34 @@ def test_a_dump_knows_the_names_of_arguments(tmp_path: Path) -> None:
     (cause,) = check(tmp_path).causes
     assert cause.reach is not None
     assert set(cause.reach.gradients) == {"up.weight", "up.bias", "argument[0]", "argument[1]['scale']"}
+
+
+class Factor(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.cholesky(x @ x.mT + torch.eye(3)).exp()
+
+
+class Bounded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch._assert_async((x <= 9).all(), "too large")
+        return x.sin()
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "wrong"),
+    [
+        (Factor(), torch.ops.aten.linalg_cholesky_ex.default, lambda op, found: (found[0], op.Add(found[1], 1))),
+        (Bounded(), torch.ops.aten.le.Scalar, lambda op, found: op.Not(found)),
+    ],
+)
+def test_a_condition_that_holds_in_eager_alone_is_a_departure_and_no_error(
+    model: nn.Module, target: Any, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = registry.registered()[target]
+    monkeypatch.setitem(registry._TABLE, target, lambda op, *args, **given: wrong(op, right(op, *args, **given)))
+    report = compare(model, (torch.rand(3, 3),))
+    assert report.verdict == "diverge"
+    assert [cause.target for cause in report.causes] == [str(target)]
 
 
 @torch._dynamo.disable
