@@ -15,6 +15,7 @@ from dort_compare.dtypes import infinite_from
 
 _BLOCK = 2**16  # elements sketched together
 _PROJECTIONS = 4
+_STEP = 40503  # odd, so that no two of the first _BLOCK blocks have the same signs
 _SAMPLE = 4096
 _DISTINCT = 8
 _SMALL = 64
@@ -105,9 +106,9 @@ def sketch(tensor: torch.Tensor) -> Sketch:
         finite, left_out = _finite(block, limit)
         extremes += left_out
         squashed = finite / (np.abs(finite) + (scale or 1.0))
-        sums += (_directions(number)[:, : squashed.size] * squashed).sum(1)
+        sums += _directions(number)[:, : squashed.size] @ squashed
         squares += float(np.square(squashed).sum())
-        digest.update(_exact(block, finite, left_out))
+        digest.update(_exact(block))
     return Sketch(
         kind,
         tensor.dtype,
@@ -136,17 +137,25 @@ def _finite(values: torch.Tensor, limit: float) -> tuple[np.ndarray, int]:
     return (doubled, 0) if count == doubled.size else (np.where(ordinary, doubled, 0.0), doubled.size - count)
 
 
-def _exact(block: torch.Tensor, finite: np.ndarray, left_out: int) -> bytes:
-    """The numbers whatever their dtype; 0 and -0 are one."""
+def _exact(block: torch.Tensor) -> memoryview:
+    """The numbers whatever their dtype, floating ones in float32 where it holds them all; 0 and -0 are one."""
     if not block.is_floating_point():
-        return block.to(torch.int64).numpy().tobytes()
-    return ((block.double().numpy() if left_out else finite) + 0.0).tobytes()
+        return block.to(torch.int64).contiguous().numpy().data
+    narrow = block.float()
+    if block.dtype == torch.float64 and not ((narrow == block) | block.isnan()).all():
+        return (block.numpy() + 0.0).data
+    return (narrow.numpy() + np.float32(0)).data
 
 
-@functools.lru_cache(maxsize=8)
 def _directions(block: int) -> np.ndarray:
-    """Random signs; one matrix serves many tensors."""
-    return np.random.default_rng(block).choice([-1.0, 1.0], size=(_PROJECTIONS, _BLOCK))
+    """The random signs of a block."""
+    start = block * _STEP % _BLOCK
+    return _signs()[:, start : start + _BLOCK]
+
+
+@functools.cache
+def _signs() -> np.ndarray:
+    return np.random.default_rng(0).choice([-1.0, 1.0], size=(_PROJECTIONS, 2 * _BLOCK))
 
 
 def _is_telling(sample: np.ndarray, kind: str) -> bool:
