@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
+
+_Number = TypeVar("_Number")
 
 
-def each(numbers: Sequence[int], rank: int) -> list[int]:
+def each(numbers: Sequence[_Number], rank: int) -> list[_Number]:
     """One number for each spatial dimension; torch lets one stand for all."""
     return list(numbers) * rank if len(numbers) == 1 else list(numbers)

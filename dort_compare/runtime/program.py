@@ -87,7 +87,7 @@ class Program:
     ) -> list[Result]:
         """The outputs of the graph, of its arguments and what the session has computed of them.
 
-        Unless they are ``checked``, whatever the conditions say that the graph checks.
+        Unless ``checked``, conditions that do not hold are no error.
         """
         return self._outputs(arguments, list(computed), checked=checked)
 

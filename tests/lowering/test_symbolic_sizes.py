@@ -15,6 +15,7 @@ from op_calls import CPU
 from torch import Tensor, fx
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
 import dort_compare
@@ -169,6 +170,47 @@ def test_gradients_serve_every_size(name: str) -> None:
         grad = torch.randn_like(expected)
         torch.testing.assert_close(torch.autograd.grad(output, x, grad), torch.autograd.grad(expected, x, grad))
     assert len(backend.graphs) == 2
+
+
+PARAMETERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "celu": lambda x: F.celu(x, 0.3 * x.shape[0]),
+    "elu": lambda x: torch.ops.aten.elu(x, x.shape[0], x.shape[1], 0.5),
+    "elu in place": lambda x: F.elu((x * 2), x.shape[0] / 2, inplace=True),
+    "leaky_relu": lambda x: F.leaky_relu(x, 1 / x.shape[0]),
+    "pow": lambda x: (x.detach() ** 2 + 1) ** x.shape[0] + x,
+    "norm": lambda x: x.detach().norm(x.shape[0] / 7, dim=-1, keepdim=True) + x,
+    "conv2d": lambda x: F.conv2d(x.detach()[:, None], KERNEL, padding=(x.shape[1] // 3, x.shape[0])).sum() * x,
+    "conv1d in half precision": lambda x: (
+        F.conv1d(x.detach().bfloat16(), x.new_ones(1, x.shape[1], 3).bfloat16(), padding=x.shape[0]).float().sum() * x
+    ),
+}
+KERNEL = torch.arange(6.0).view(1, 1, 2, 3)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_sizes_may_be_parameters(name: str) -> None:
+    backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False)
+    torch._dynamo.reset()
+    compiled = torch.compile(PARAMETERS[name], backend=backend, dynamic=True)
+    for shape in ((5, 7, 4), (8, 12, 4), (9, 33, 4)):
+        x = torch.randn(shape, requires_grad=True)
+        output, expected = compiled(x), PARAMETERS[name](x)
+        torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-4)
+        gradients = (torch.autograd.grad(each.square().sum(), x) for each in (output, expected))
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+    assert any(graph_input.dtype is None for graph_input in backend.graphs[0].signature.inputs)
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2}, {"padding": 2}])
+def test_a_convolution_by_what_is_an_attribute_in_onnx_is_refused(options: dict[str, int], said_by: Any) -> None:
+    def strided(x: Tensor) -> Tensor:
+        return F.conv1d(x, x.new_ones(1, 7, 3), **{name: x.shape[0] - value for name, value in options.items()})
+
+    torch._dynamo.reset()
+    x = torch.randn(4, 7, 30, requires_grad=True)
+    compiled = torch.compile(strided, backend=dort_compare.DebugBackend(providers=["cpu"]), dynamic=True)
+    compiled(x).sum().backward()
+    assert "a convolution by symbolic strides, dilations or padding" in " ".join(said_by("dort_compare"))
 
 
 NUMBERS: dict[str, tuple[Any, ...]] = {

@@ -11,7 +11,7 @@ from dort_compare.lowering.builder import Builder, dtype_of
 from dort_compare.lowering.ops.elementary import expm1
 from dort_compare.lowering.ops.erf import erf
 from dort_compare.lowering.ops.logarithm import log1p_of_fraction
-from dort_compare.lowering.ops.operands import Number, same_shape, scaled
+from dort_compare.lowering.ops.operands import Number, Operand, same_shape, scaled
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
@@ -95,17 +95,17 @@ def gelu_backward(op: Builder, grad: ir.Value, x: ir.Value, approximate: str = "
 
 @lowering(aten.elu.default)
 @in_float32
-def elu(op: Builder, x: ir.Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> ir.Value:
+def elu(op: Builder, x: ir.Value, alpha: Operand = 1, scale: Operand = 1, input_scale: Operand = 1) -> ir.Value:
     """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
-    negative = scaled(op, expm1(op, scaled(op, x, input_scale)), alpha * scale)
+    negative = scaled(op, expm1(op, scaled(op, x, input_scale)), _product(op, dtype_of(x), alpha, scale))
     return op.Where(op.Less(x, 0), negative, scaled(op, x, scale))
 
 
 @lowering(aten.celu.default)
 @in_float32
-def celu(op: Builder, x: ir.Value, alpha: Number = 1) -> ir.Value:
+def celu(op: Builder, x: ir.Value, alpha: Operand = 1) -> ir.Value:
     """celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
-    return elu(op, x, alpha, 1, 1 / alpha)
+    return elu(op, x, alpha, 1, op.Div(1, op.cast(alpha, dtype_of(x))) if isinstance(alpha, ir.Value) else 1 / alpha)
 
 
 @lowering(aten.elu_backward.default)
@@ -113,18 +113,28 @@ def celu(op: Builder, x: ir.Value, alpha: Number = 1) -> ir.Value:
 def elu_backward(
     op: Builder,
     grad: ir.Value,
-    alpha: Number,
-    scale: Number,
-    input_scale: Number,
+    alpha: Operand,
+    scale: Operand,
+    input_scale: Operand,
     is_result: bool,
     x: ir.Value,
 ) -> ir.Value:
     """elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, ...)"""
+    dtype = dtype_of(x)
     if is_result:
-        slope = op.Mul(op.Add(x, alpha * scale), input_scale)
+        slope = scaled(op, op.Add(x, _product(op, dtype, alpha, scale)), input_scale)
     else:
-        slope = op.Mul(op.Exp(op.Mul(x, input_scale)), alpha * scale * input_scale)
-    return op.Where(op.LessOrEqual(x, 0), op.Mul(grad, slope), op.Mul(grad, scale))
+        slope = scaled(op, op.Exp(scaled(op, x, input_scale)), _product(op, dtype, alpha, scale, input_scale))
+    return op.Where(op.LessOrEqual(x, 0), op.Mul(grad, slope), scaled(op, grad, scale))
+
+
+def _product(op: Builder, dtype: torch.dtype, *factors: Operand) -> Operand:
+    """The product of numbers; in that dtype where some are symbolic."""
+    product: Operand = math.prod(factor for factor in factors if not isinstance(factor, ir.Value))
+    for factor in factors:
+        if isinstance(factor, ir.Value):
+            product = scaled(op, op.cast(factor, dtype), product)
+    return product
 
 
 @lowering(aten.softplus.default)

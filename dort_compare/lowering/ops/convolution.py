@@ -12,7 +12,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, fake_of, is_empty, shape_of
+from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.spatial import each
@@ -62,8 +63,13 @@ def convolution(
     _refuse_integers(op, x)
     if is_empty(op.result):
         return op.Expand(op.const(0, opmath(op.result.dtype)), op.dims(op.result.shape))
+    rank = len(shape_of(x)) - 2
+    if not transposed and _are_symbolic(padding):
+        border: list[Dim] = [0, 0, *each(padding, rank)]
+        x, padding = padded(op, x, border * 2, op.const(0, dtype_of(x))), [0]
+    _refuse_symbolic(op, stride, padding, dilation, output_padding)
     operands = (x, weight) if bias is None else (x, weight, bias)
-    geometry = Geometry.of(len(shape_of(x)) - 2, stride, padding, dilation, groups)
+    geometry = Geometry.of(rank, stride, padding, dilation, groups)
     if transposed:
         return _transposed(op, operands, geometry, output_padding)
     return op.Conv(*operands, **geometry.attributes())
@@ -80,6 +86,16 @@ def _transposed(
         raise op.unsupported("an output padding beyond the padding by a whole stride")
     attributes = {**geometry.attributes(), "pads": geometry.padding + ends}
     return op.ConvTranspose(*operands, **attributes, output_padding=beyond)
+
+
+def _are_symbolic(numbers: Sequence[Dim]) -> bool:
+    return any(isinstance(number, ir.Value) for number in numbers)
+
+
+def _refuse_symbolic(op: Builder, *attributes: Sequence[Dim]) -> None:
+    """ONNX has them as attributes, which are the same for all sizes."""
+    if any(map(_are_symbolic, attributes)):
+        raise op.unsupported("a convolution by symbolic strides, dilations or padding")
 
 
 def _refuse_integers(op: Builder, x: ir.Value) -> None:
@@ -109,6 +125,7 @@ def convolution_backward(
     the other. For the gradient by the weight see ``_by_weight``.
     """
     _refuse_integers(op, x)
+    _refuse_symbolic(op, stride, padding, dilation, output_padding)
     rank = len(shape_of(x)) - 2
     if is_empty(x, weight):
         zero = op.const(0, opmath(op.result_dtype))

@@ -72,7 +72,7 @@ def leaky_relu_backward(
     op: Builder, grad: ir.Value, x: ir.Value, negative_slope: Number, self_is_result: bool
 ) -> ir.Value:
     """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
-    return op.Where(op.Greater(x, 0), grad, op.Mul(grad, negative_slope))
+    return op.Where(op.Greater(x, 0), grad, scaled(op, grad, negative_slope))
 
 
 @lowering(aten.rrelu_with_noise.default)

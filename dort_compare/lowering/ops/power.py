@@ -9,7 +9,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, fake_of
 from dort_compare.lowering.ops.arithmetic import mul
-from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
+from dort_compare.lowering.ops.operands import Number, Operand, in_kernel_dtype
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -19,13 +19,17 @@ prims = torch.ops.prims
 
 @lowering(aten.pow.Tensor_Scalar)
 @in_float32
-def pow_number(op: Builder, x: ir.Value, exponent: Number) -> ir.Value:
+def pow_number(op: Builder, x: ir.Value, exponent: Operand) -> ir.Value:
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
 
     Integers are multiplied, which wraps around where ONNX Runtime's Pow saturates; square roots are taken as such,
     which differs from Pow at -0 and -inf.
     """
     dtype = opmath(op.result.dtype)
+    if isinstance(exponent, ir.Value):
+        if not dtype.is_floating_point:
+            raise op.unsupported("integers to a symbolic power")
+        return op.Pow(op.cast(x, dtype), op.cast(exponent, dtype))
     if exponent < 0 and not dtype.is_floating_point:
         raise op.unsupported("torch takes no integers to the power of negative ones")
     x = op.cast(x, dtype)
