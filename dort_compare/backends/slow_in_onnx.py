@@ -165,7 +165,7 @@ def is_slow(node: fx.Node) -> bool:
 def _attends_far(node: fx.Node, function: Any) -> bool:
     """Whether long attention is causal, or trained: it hands on the logarithm of its sums, or is the gradient.
 
-    In half precision torch's kernels wait for instructions that few processors have.
+    Not in half precision, for which torch's kernels need instructions that not every processor has.
     """
     queries = node.all_input_nodes[0].meta["val"]
     sizes = hints(queries.shape)

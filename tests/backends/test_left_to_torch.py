@@ -351,9 +351,8 @@ def test_long_attention_on_the_cpu_is_left_where_it_is_causal_or_trained(
 
     inputs = [torch.randn(1, 1, size, 8, dtype=dtype, requires_grad=trains) for size in (queries, 24)]
     found, right = (function(*inputs) for function in (torch.compile(attend, backend="dort"), attend))
-    torch.testing.assert_close(
-        found, right, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-5
-    )
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(found, right, rtol=tolerance, atol=tolerance)
     if trains:
         gradients = (torch.autograd.grad(each.square().sum(), inputs) for each in (found, right))
         torch.testing.assert_close(*gradients)
