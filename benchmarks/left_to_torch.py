@@ -100,6 +100,7 @@ ELEMENT_BY_ELEMENT: Mapping[str, Callable[[Tensor], Function]] = {
     "cummax": lambda _: lambda x: x.cummax(1).values,
     "mode": lambda _: lambda x: x.round().mode(1).values,
     "searchsorted": lambda like: partial(searched, torch.linspace(-4, 4, 99).to(like.dtype)),
+    "max_pool2d, and its gradient": lambda _: pooled,
     "adaptive_max_pool2d": lambda _: lambda x: F.adaptive_max_pool2d(x.view(1, -1, 32, 32), 7),
     "pdist": lambda _: lambda x: F.pdist(x[: math.isqrt(2 * x.numel()) + 1]),
 }
@@ -128,6 +129,13 @@ def attended(x: Tensor, *, is_causal: bool) -> Tensor:
 def searched(borders: Tensor, x: Tensor) -> Tensor:
     """The places of elements among ``borders``, as numbers."""
     return torch.searchsorted(borders, x).to(x.dtype)
+
+
+def pooled(x: Tensor) -> Tensor:
+    """Largest elements of windows of images of 32 x 32, given back to where they stood."""
+    images, window = x.view(1, -1, 32, 32), ([3, 3], [2, 2], [1, 1])
+    largest, places = aten.max_pool2d_with_indices(images, *window)
+    return aten.max_pool2d_with_indices_backward(largest, images, *window, [1, 1], False, places)
 
 
 def replicated(x: Tensor) -> Tensor:

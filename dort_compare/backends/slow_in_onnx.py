@@ -89,6 +89,8 @@ ELEMENT_BY_ELEMENT = {
     aten.index_reduce,
     aten.log2,
     aten.logcumsumexp,
+    aten.max_pool2d_with_indices_backward,
+    aten.max_pool3d_with_indices_backward,
     aten.median,
     aten.mode,
     aten.nanmedian,
@@ -128,6 +130,10 @@ def _adds(node: fx.Node) -> bool:
     return len(node.args) > 3 and bool(node.args[3])
 
 
+def _gives_second(node: fx.Node) -> bool:
+    return any(user.target is operator.getitem and user.args[1] == 1 for user in node.users)
+
+
 def _reads_integers(node: fx.Node) -> bool:
     dtype = node.all_input_nodes[0].meta["val"].dtype
     return not dtype.is_floating_point and dtype != torch.bool
@@ -136,6 +142,8 @@ def _reads_integers(node: fx.Node) -> bool:
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten.index_put: _adds,
     aten._unsafe_index_put: _adds,
+    aten.max_pool2d_with_indices: _gives_second,
+    aten.max_pool3d_with_indices: _gives_second,
     aten.put: _adds,
     aten.sum: _reads_integers,
 }
@@ -174,7 +182,7 @@ def _attends_far(node: fx.Node, function: Any) -> bool:
     if function is not aten._scaled_dot_product_flash_attention_for_cpu:
         return True
     is_causal = node.args[4] if len(node.args) > 4 else node.kwargs.get("is_causal", False)
-    return bool(is_causal) or any(user.target is operator.getitem and user.args[1] == 1 for user in node.users)
+    return bool(is_causal) or _gives_second(node)
 
 
 def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:

@@ -200,6 +200,11 @@ def replicated(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.pad(x.view(1, -1, 2, 2), (1, 1, 1, 1), "replicate")
 
 
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    """Each row as an image of 4 x 4."""
+    return nn.functional.max_pool2d(x.view(1, -1, 4, 4), 2)
+
+
 ROWS = 2**15 // 16
 SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], tuple[int, int]]] = {
     "index_add": (added, (ROWS, 16), (ROWS - 4, 16)),
@@ -208,6 +213,9 @@ SLOW: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, int], t
     "cumprod": (lambda x: x.tanh().cumprod(1), (ROWS, 16), (ROWS - 4, 16)),
     "sum_1": (lambda x: x.relu() * (x > 0).long().sum(1, keepdim=True), (ROWS, 16), (ROWS - 4, 16)),
     "replication_pad2d_backward": (replicated, (ROWS, 4), (ROWS - 4, 4)),
+    "max_pool2d_with_indices": (pooled, (ROWS, 16), (ROWS - 4, 16)),
+    "max_pool2d_with_indices_backward": (pooled, (ROWS, 16), (ROWS - 4, 16)),
+    "max_pool3d_with_indices": (lambda x: nn.functional.max_pool3d(x[None, None], 1), (ROWS, 16), (ROWS - 4, 16)),
     "erfc": (torch.erfc, (2**11, 1), (2**11 - 1, 1)),
     "linalg_inv_ex": (lambda x: torch.linalg.inv(x + 9 * torch.eye(len(x))), (8, 8), (7, 7)),
     "linalg_cholesky_ex": (lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(len(x))), (8, 8), (7, 7)),
@@ -250,6 +258,13 @@ def test_what_goes_by_whole_slices_is_not_left(made: list[set[str]], name: str, 
     with torch.no_grad():
         assert torch.equal(torch.compile(Calling(function), backend="dort")(x), function(x))
     assert [name in program for program in made] == [True]
+
+
+def test_a_pool_whose_places_nobody_wants_is_not_left(made: list[set[str]]) -> None:
+    x = torch.randn(ROWS, 16)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(Calling(pooled), backend="dort")(x), pooled(x))
+    assert ["max_pool2d_with_indices" in program for program in made] == [True]
 
 
 @pytest.mark.parametrize("how", ["on a GPU", "of a size that shows in a run", "where all is asked for"])
