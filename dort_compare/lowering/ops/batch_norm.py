@@ -13,15 +13,14 @@ from dort_compare.lowering.ops.normalization import (
     Results,
     affine,
     by_channel,
-    input_gradient,
     moments,
     reciprocal_deviation,
-    summed,
     zeros,
 )
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
+from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 Maybe = ir.Value | None
@@ -131,7 +130,8 @@ def _by_batch_statistics(
     axes = _all_but_channels(x)
     mean, centred, variance = moments(op, x, axes)
     rstd = reciprocal_deviation(op, variance, eps)
-    y = affine(op, op.Mul(centred, rstd), by_channel(op, weight, x), by_channel(op, bias, x))
+    factor = affine(op, rstd, by_channel(op, weight, x), None)
+    y = affine(op, centred, factor, by_channel(op, bias, x))
     return y, op.Squeeze(mean, axes), op.Squeeze(rstd, axes), op.Squeeze(variance, axes)
 
 
@@ -206,7 +206,9 @@ def native_batch_norm_backward(
 ) -> Results:
     """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, ...) -> 3 Tensors
 
-    Without training the statistics are constants, and no gradient flows through them.
+    Of the n elements of a channel: by_bias is the sum of grad, by_weight that of grad * normal, and by_input
+    weight * rstd * (grad - by_bias / n - normal * by_weight / n), whose weights are taken together by channel. Without
+    training the statistics are constants, and no gradient flows through them.
     """
     if is_empty(x):
         return zeros(op)
@@ -218,16 +220,21 @@ def native_batch_norm_backward(
         mean = by_channel(op, running_mean, x)
         rstd = by_channel(op, reciprocal_deviation(op, running_var, eps), x)
     assert rstd is not None
-    normal = op.Mul(op.Sub(x, mean), rstd)
     by_input = by_weight = by_bias = None
+    if output_mask[2] or (output_mask[0] and train):
+        by_bias = add_up(op, "ReduceSum", grad, axes, keepdims=True)
+    if output_mask[1] or (output_mask[0] and train):
+        centred = op.Sub(x, mean)
+        by_weight = op.Mul(add_up(op, "ReduceSum", op.Mul(grad, centred), axes, keepdims=True), rstd)
     if output_mask[0]:
-        weighted = affine(op, grad, by_channel(op, weight, x), None)
-        by_input = input_gradient(op, weighted, normal, rstd, axes) if train else op.Mul(weighted, rstd)
-    if output_mask[1]:
-        by_weight = summed(op, op.Mul(grad, normal), axes)
-    if output_mask[2]:
-        by_bias = summed(op, grad, axes)
-    return by_input, by_weight, by_bias
+        factor = affine(op, rstd, by_channel(op, weight, x), None)
+        if train:
+            count = op.const(product(op, [op.size(x, d) for d in axes]), opmath(op.result_dtype))
+            along = op.Mul(centred, op.Div(op.Mul(by_weight, rstd), count))
+            grad = op.Sub(op.Sub(grad, op.Div(by_bias, count)), along)
+        by_input = op.Mul(grad, factor)
+    wanted = zip((by_weight, by_bias), output_mask[1:], strict=True)
+    return by_input, *(op.Squeeze(value, axes) if value and is_wanted else None for value, is_wanted in wanted)
 
 
 @lowering(aten.batch_norm_backward.default)
