@@ -20,6 +20,7 @@ from dort_compare.rewrites.rules.rms_norm import rms_norm
 from dort_compare.rewrites.rules.row import row_into_matmul
 from dort_compare.rewrites.rules.scale import scale_into_matmul
 from dort_compare.rewrites.rules.softmax import softmax
+from dort_compare.rewrites.rules.turned_once import turned_once
 
 Rule = Callable[[ir.Model, ir.Node], str | None]
 """Rewrites the model at a node, or says in a few words why not."""
@@ -31,6 +32,7 @@ STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
         "ReduceMax": (softmax,),
         "ReduceMean": (rms_norm,),
         "Sub": (row_into_matmul,),
+        "Transpose": (turned_once,),
     },
     {"FusedMatMul": (with_heads,), "MatMul": (with_heads,)},
     {"FusedMatMul": (by_head,), "MatMul": (by_head,)},
@@ -40,7 +42,7 @@ STAGES: tuple[Mapping[str, tuple[Rule, ...]], ...] = (
 stand alone, one that makes way for the next, one that takes together what the others have left, and those that change
 what was taken together."""
 
-ON_CPU = {by_head, in_blocks, mask_into_bias, with_heads, row_into_matmul}
+ON_CPU = {by_head, in_blocks, mask_into_bias, with_heads, row_into_matmul, turned_once}
 """Those of which nobody knows whether they pay elsewhere; a GPU's matrix products want widths of whole tiles."""
 
 _LOG = logging.getLogger(__name__)
