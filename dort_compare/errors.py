@@ -48,7 +48,7 @@ class MissingLoweringError(UnsupportedGraphError):
         also = f", nor for {', '.join(others)}" if others else ""
         super().__init__(
             f"no lowering for {target} (FX node {fx_node}, {source or 'source line unknown'}){also}; "
-            "add one in dort_compare/lowering/ops, CONTRIBUTING.md shows how",
+            "fallback=True leaves it to eager torch, and CONTRIBUTING.md shows how to add one",
             reason="no lowering",
         )
         self.target = target
