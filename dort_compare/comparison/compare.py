@@ -157,7 +157,13 @@ class _Stages:
     def _report(self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole) -> Report:
         runs = [run for _, run in recorded]
         verdict, causes = judge_shipped(
-            values.rows, found.outputs, Lineage(runs), found.departure, values.optimized, values.observed
+            values.rows,
+            found.outputs,
+            Lineage(runs),
+            found.departure,
+            values.optimized,
+            values.observed,
+            len(ran.fallbacks),
         )
         self._waiting.stage("what to keep in float32")
         target = self._effort.suggest_fp32

@@ -110,12 +110,13 @@ def judge_shipped(
     departure: Divergence | None = None,
     shipped: Optimized | None = None,
     observed: Sequence[Observed] = (),
+    fallbacks: int = 0,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
     """``judge``, with what departs in the optimized models alone, or between the program that ran and those exposed.
 
     These stand behind the ops that depart by themselves, and before what departs without any that does.
     """
-    verdict, causes = judge(rows, outcome, lineage, departure)
+    verdict, causes = judge(rows, outcome, lineage, departure, fallbacks)
     shipped = shipped or Optimized((), 0)
     astray = _astray(rows, shipped.rows)
     further = [_in_optimized(row, shipped, lineage) for row in astray]

@@ -97,6 +97,7 @@ def judge(
     outcome: Sequence[OutcomeRow],
     lineage: Lineage | None = None,
     departure: Divergence | None = None,
+    fallbacks: int = 0,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
 
@@ -106,7 +107,8 @@ def judge(
     is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so does
     one that no ONNX value stands for, or that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
-    graphs of which no value was compared. Graphs that compute nothing, as of a dump, leave nothing to compare.
+    graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
+    Graphs that compute nothing, as of a dump, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -119,8 +121,9 @@ def judge(
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
-    if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
-        return "diverge", (_outside("", "nothing was compared"),)
+    if not any(row.inherited for row in rows) if rows or fallbacks else not any(row.distance for row in outcome):
+        why = ": all that was compiled ran in eager torch" if fallbacks and not rows else ""
+        return "diverge", (_outside("", f"nothing was compared{why}"),)
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)

@@ -69,7 +69,7 @@ def _summary(report: Report) -> Iterator[str]:
     yield from shipped_lines(report)
     yield from half_lines(report)
     if report.fallbacks:
-        yield f"ran in eager torch, not in ONNX Runtime, and not compared: {len(report.fallbacks)} nodes"
+        yield f"ran in eager torch, not in ONNX Runtime, and not compared: {counted(len(report.fallbacks), 'node')}"
         yield from grouped(report.fallbacks).splitlines()
     if report.modules:
         yield before_onnx_text(report.modules)

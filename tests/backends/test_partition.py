@@ -401,7 +401,7 @@ def test_the_report_counts_what_fell_back() -> None:
     report = compare(Decomposition(torch.erfinv), (torch.randn(4, 4) / 4,))
     assert report.verdict == "agree", str(report)
     assert "values (1 node ran in eager torch)" in str(report).splitlines()[0]
-    assert "ran in eager torch, not in ONNX Runtime, and not compared: 1 nodes\n  no lowering:\n" in str(report)
+    assert "ran in eager torch, not in ONNX Runtime, and not compared: 1 node\n  no lowering:\n" in str(report)
     assert "    1 prims.erf_inv.default (FX node erf_inv," in str(report)
     assert f"{__file__}:" in str(report)
     (entry,) = report.as_json()["fallbacks"]
@@ -410,13 +410,15 @@ def test_the_report_counts_what_fell_back() -> None:
     assert [row.fx_node for row in report.rows].count("erf_inv") == 0
 
 
-def test_a_model_of_which_nothing_runs_in_onnx_runtime_is_compared_all_the_same() -> None:
+def test_a_model_of_which_nothing_runs_in_onnx_runtime_does_not_agree() -> None:
     class Foreign(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.erfinv(x)
 
     report = compare(Foreign(), (torch.rand(3) / 2,))
-    assert (report.verdict, report.rows, len(report.fallbacks)) == ("agree", (), 1)
+    assert (report.verdict, report.rows, len(report.fallbacks)) == ("diverge", (), 1)
+    assert str(report).startswith("diverge: nothing was compared: all that was compiled ran in eager torch")
+    assert all(output.ok for output in report.outputs)
 
 
 def test_a_summary_is_logged_once_a_graph(caplog: pytest.LogCaptureFixture) -> None:

@@ -167,7 +167,10 @@ def test_a_missing_lowering_names_op_node_and_line() -> None:
     with pytest.raises(Exception, match="no lowering for") as raised:
         graphs_of(model, torch.randn(3, 3))
     message = str(raised.value)
-    assert f"no lowering for aten._linalg_svd.default (FX node _linalg_svd, {__file__}:{line}); fallback=True leaves it" in message
+    assert (
+        f"no lowering for aten._linalg_svd.default (FX node _linalg_svd, {__file__}:{line}); fallback=True leaves it"
+        in message
+    )
 
 
 def test_a_missing_lowering_says_what_to_do() -> None:

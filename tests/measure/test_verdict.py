@@ -49,6 +49,16 @@ def test_nothing_compared_is_no_agreement() -> None:
         assert first.reason == "nothing was compared"
 
 
+def test_what_ran_in_eager_torch_alone_was_not_compared() -> None:
+    results = outcomes(ONE, {"y": ONE})
+    verdict, (cause,) = judge([], results, fallbacks=2)
+    assert (verdict, cause.reason) == (
+        "diverge",
+        "nothing was compared: all that was compiled ran in eager torch",
+    )
+    assert judge([row("ok")], results, fallbacks=2) == judge([], results) == ("agree", ())
+
+
 def test_without_outputs_every_graph_needs_a_value_that_was_compared() -> None:
     rows = [row("ok"), row("unaligned", graph=1)]
     assert judge(rows, outcomes(ONE, {"y": ONE})) == ("agree", ())
