@@ -43,13 +43,17 @@ def shipped_lines(report: Report) -> list[str]:
     """What became of the values in the optimized models, and whether exposing values changed the outputs."""
     lines = []
     if report.optimized:
-        statuses = Counter(row.status for row in report.optimized.rows)
-        values = ", ".join(f"{n} {status}" for status, n in statuses.items())
+        values = _counts(report.optimized.rows)
         fused = sum(bool(row.fused) for row in report.optimized.rows)
         lines.append(f"optimized: {values}; {fused} of them by other nodes, {report.optimized.fused_away} fused away")
     if report.observed:
         lines.append(f"observer: exposing values changed {_changed(report.observed)}")
     return lines
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    statuses = Counter(row.status for row in rows)
+    return ", ".join(f"{n} {status}" for status, n in statuses.items()) or "none"
 
 
 def _outcome_text(report: Report, everything: bool) -> str:
@@ -58,8 +62,7 @@ def _outcome_text(report: Report, everything: bool) -> str:
 
 def _summary(report: Report) -> Iterator[str]:
     """How many values there are of each kind, in the order of the stages."""
-    statuses = Counter(row.status for row in report.rows)
-    yield "values: " + ", ".join(f"{n} {status}" for status, n in statuses.items())
+    yield f"values: {_counts(report.rows)}"
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         yield f"{computed} of them computed in float32 and rounded back to their own dtype"
