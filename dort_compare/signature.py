@@ -145,6 +145,11 @@ def _stand_in(size: int | torch.SymInt) -> int:
     return int(expression.subs({**known, **large}))
 
 
+def reads_result(node: fx.Node, position: int) -> bool:
+    """Whether a graph reads the result at ``position`` of ``node``, a call that returns several."""
+    return any(user.target is operator.getitem and user.args[1] == position for user in node.users)
+
+
 def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
     """What sizes were when torch traced the graph; None where it knew one of them in a run alone."""
     hints = [*map(_hint, sizes)]

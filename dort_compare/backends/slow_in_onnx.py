@@ -6,14 +6,13 @@ trial of steps of whole models gained nothing by leaving them.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from dort_compare.signature import elements, hints
+from dort_compare.signature import elements, hints, reads_result
 
 aten = torch.ops.aten
 
@@ -130,8 +129,8 @@ def _adds(node: fx.Node) -> bool:
     return len(node.args) > 3 and bool(node.args[3])
 
 
-def _gives_second(node: fx.Node) -> bool:
-    return any(user.target is operator.getitem and user.args[1] == 1 for user in node.users)
+def _gives_places(node: fx.Node) -> bool:
+    return reads_result(node, 1)
 
 
 def _reads_integers(node: fx.Node) -> bool:
@@ -142,8 +141,8 @@ def _reads_integers(node: fx.Node) -> bool:
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten.index_put: _adds,
     aten._unsafe_index_put: _adds,
-    aten.max_pool2d_with_indices: _gives_second,
-    aten.max_pool3d_with_indices: _gives_second,
+    aten.max_pool2d_with_indices: _gives_places,
+    aten.max_pool3d_with_indices: _gives_places,
     aten.put: _adds,
     aten.sum: _reads_integers,
 }
@@ -182,7 +181,7 @@ def _attends_far(node: fx.Node, function: Any) -> bool:
     if function is not aten._scaled_dot_product_flash_attention_for_cpu:
         return True
     is_causal = node.args[4] if len(node.args) > 4 else node.kwargs.get("is_causal", False)
-    return bool(is_causal) or _gives_second(node)
+    return bool(is_causal) or reads_result(node, 1)
 
 
 def _counting(node: fx.Node, function: Any) -> list[torch.Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.operators import Operator
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
 from dort_compare.scalars import is_number
+from dort_compare.signature import reads_result
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""
@@ -148,7 +148,7 @@ class Builder:
 
     def wanted(self, position: int) -> bool:
         """Whether the graph reads result ``position`` of an op that returns several."""
-        return any(user.target is operator.getitem and user.args[1] == position for user in self._node.users)
+        return reads_result(self._node, position)
 
     def opaque(self, position: int, reason: str) -> ir.Value | None:
         """Zeros for result ``position``, marked with why they are not to be compared; None if the graph reads none."""

@@ -121,9 +121,10 @@ def judge(
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
-    if not any(row.inherited for row in rows) if rows or fallbacks else not any(row.distance for row in outcome):
-        why = ": all that was compiled ran in eager torch" if fallbacks and not rows else ""
-        return "diverge", (_outside("", f"nothing was compared{why}"),)
+    if fallbacks and not rows:
+        return "diverge", (_outside("", "nothing was compared: all that was compiled ran in eager torch"),)
+    if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
+        return "diverge", (_outside("", "nothing was compared"),)
     silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)

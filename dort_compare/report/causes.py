@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dort_compare.errors import shortened
@@ -56,6 +57,11 @@ def wrapped(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """ "1 value", "2 values"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(words: Iterable[str]) -> str:
+    """How often each word comes, in the order in which they come first: "3 ok, 1 diverges", or "none"."""
+    return ", ".join(f"{number} {word}" for word, number in Counter(words).items()) or "none"
 
 
 def few(names: Sequence[str], limit: int = _NAMES) -> str:

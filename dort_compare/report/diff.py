@@ -14,6 +14,7 @@ from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.diff.verdict import Cause, Findings
 from dort_compare.measure.verdict import Judgement
 from dort_compare.plain import readable
+from dort_compare.report.causes import tally
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
 
 SCHEMA = 1
@@ -100,8 +101,7 @@ def _lines(diff: Diff, everything: bool) -> Iterator[str]:
     if len(found.causes) > _SHOWN and not everything:
         yield f"\n... and {len(found.causes) - _SHOWN} more that diverge; --all shows them"
     yield ""
-    statuses = Counter(row.status for row in found.rows)
-    yield "pairs: " + (", ".join(f"{n} {_WORDS[s]}" for s, n in statuses.items()) or "none")
+    yield f"pairs: {tally(_WORDS[row.status] for row in found.rows)}"
     guessed = sum(row.pair.how == "guess" for row in found.rows)
     if guessed:
         yield f"{guessed} of them are guesses: equal elements that prove little"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from dort_compare.measure.before_onnx.modules import ModuleRow, alignment
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
+from dort_compare.report.causes import tally
 from dort_compare.report.tables import new_table, number, rendered
 
 _FEW = 5
@@ -15,8 +15,7 @@ _FEW = 5
 
 def before_onnx_text(rows: Sequence[ModuleRow]) -> str:
     """How many results of modules and gradients agree with plain eager before ONNX, and why others do not."""
-    statuses = Counter(row.status for row in rows)
-    counted = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    counted = tally(row.status for row in rows)
     reasons = "; ".join(f"{count} {reason}" for reason, count in alignment(rows).items())
     return f"before ONNX, results of modules and their gradients: {counted}" + (f" ({reasons})" if reasons else "")
 

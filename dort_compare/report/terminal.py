@@ -9,7 +9,7 @@ from dort_compare.backends.fallback import grouped
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import counted, verdict_lines, wrapped
+from dort_compare.report.causes import counted, tally, verdict_lines, wrapped
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, modules_table
 from dort_compare.report.outcomes import furthest_table, outcome_table
@@ -43,17 +43,12 @@ def shipped_lines(report: Report) -> list[str]:
     """What became of the values in the optimized models, and whether exposing values changed the outputs."""
     lines = []
     if report.optimized:
-        values = _counts(report.optimized.rows)
+        values = tally(row.status for row in report.optimized.rows)
         fused = sum(bool(row.fused) for row in report.optimized.rows)
         lines.append(f"optimized: {values}; {fused} of them by other nodes, {report.optimized.fused_away} fused away")
     if report.observed:
         lines.append(f"observer: exposing values changed {_changed(report.observed)}")
     return lines
-
-
-def _counts(rows: Sequence[Row]) -> str:
-    statuses = Counter(row.status for row in rows)
-    return ", ".join(f"{n} {status}" for status, n in statuses.items()) or "none"
 
 
 def _outcome_text(report: Report, everything: bool) -> str:
@@ -62,7 +57,7 @@ def _outcome_text(report: Report, everything: bool) -> str:
 
 def _summary(report: Report) -> Iterator[str]:
     """How many values there are of each kind, in the order of the stages."""
-    yield f"values: {_counts(report.rows)}"
+    yield f"values: {tally(row.status for row in report.rows)}"
     computed = sum(row.computed_in is not None for row in report.rows)
     if computed:
         yield f"{computed} of them computed in float32 and rounded back to their own dtype"
