@@ -1,4 +1,4 @@
-"""Graphs that AOTAutograd cannot take, or not from a backend without writes to inputs: they run in eager torch."""
+"""Graphs that AOTAutograd cannot take: they run in eager torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dort_compare.backends.fallback import Fallback, warn
+from dort_compare.backends.given_data import set_plainly, setters
 from dort_compare.backends.options import Options
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.provenance import Phase
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
-_GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}
-"""What becomes of ``x.data = ...`` in a dynamo graph, up to torch 2.13 and from 2.14 on."""
 
 
 class Obstacle(NamedTuple):
@@ -27,18 +27,36 @@ class Obstacle(NamedTuple):
     mend: str
 
 
-def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle | None:
+def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any], *, cudagraphs: bool) -> Obstacle | None:
     """What keeps AOTAutograd from a dynamo graph, if anything does.
 
-    That is a tensor subclass that is not made of tensors which it names, or an input that is given other memory.
+    That is a tensor subclass that is not made of tensors which it names, or ``x.data = ...`` of an input where what
+    eager makes of it takes eager, or where ``cudagraphs`` would write over the data.
     """
+    return _subclass(arguments) or _data(graph_module.graph, arguments, cudagraphs)
+
+
+def _subclass(arguments: Sequence[Any]) -> Obstacle | None:
     tensors = (argument for argument in arguments if isinstance(argument, torch.Tensor))
     kind = next((type(t) for t in tensors if not _is_plain(type(t)) and not is_traceable_wrapper_subclass(t)), None)
-    if kind:
-        reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
-        return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
-    if any(node.target in _GIVEN_MEMORY and node.args[0].op == "placeholder" for node in graph_module.graph.nodes):
-        return Obstacle("an input is given other memory, x.data = ...", "write into it, x.copy_(...) under no_grad")
+    if not kind:
+        return None
+    reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
+    return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
+
+
+def _data(graph: fx.Graph, arguments: Sequence[Any], cudagraphs: bool) -> Obstacle | None:
+    given = dict(zip(graph.find_nodes(op="placeholder"), arguments, strict=True))
+    for setter in setters(graph):
+        if setter.is_unlike(given[setter.given]):
+            reason = "x.data = ... gives an input that learns another shape, dtype or device"
+            return Obstacle(reason, "give it data like its own")
+        if setter.is_late:
+            reason = "x.data = ... of an input comes after something with gradients has read it"
+            return Obstacle(reason, "let it come before, or write x.copy_(...) under no_grad")
+        if cudagraphs:
+            reason = "x.data = ... gives an input memory that cudagraphs writes again"
+            return Obstacle(reason, "write x.copy_(...) under no_grad")
     return None
 
 
@@ -53,15 +71,20 @@ def _is_plain(kind: type[torch.Tensor]) -> bool:
     return (kind.__torch_function__, kind.__torch_dispatch__) == as_parameter
 
 
-def fall_back(options: Options, graph_module: fx.GraphModule, obstacle: Obstacle) -> list[Fallback]:
-    """Tells that the whole of a dynamo graph runs in eager torch.
+def fall_back(
+    options: Options, graph_module: fx.GraphModule, arguments: Sequence[Any], obstacle: Obstacle
+) -> list[Fallback]:
+    """Tells that the whole of a dynamo graph runs in eager torch, and lets it.
 
     Raises UnsupportedGraphError where ``options.fallback`` is off.
     """
     if not options.fallback:
         raise UnsupportedGraphError(f"{obstacle.reason}; {obstacle.mend}", obstacle.reason)
+    learns = any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments)
+    phase: Phase = "forward" if learns and torch.is_grad_enabled() else "inference"
     calls = [node for node in graph_module.graph.nodes if node.op.startswith("call_")]
-    fallbacks = [Fallback.of(node, "inference", obstacle.reason) for node in calls]
+    fallbacks = [Fallback.of(node, phase, obstacle.reason) for node in calls]
     if fallbacks:
         warn(fallbacks, graph_module)
+    set_plainly(graph_module)
     return fallbacks

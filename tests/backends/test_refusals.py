@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +61,8 @@ def test_a_subclass_runs_in_torch(kind: type, caplog: pytest.LogCaptureFixture) 
     reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
     assert {fallback.reason for fallback in backend.fallbacks} == {reason}
     (record,) = [record for record in caplog.records if record.name == "dort_compare"]
-    assert record.getMessage().startswith("inference graph: 2 of 2 nodes run in eager torch")
+    phase = "forward" if got.requires_grad else "inference"
+    assert record.getMessage().startswith(f"{phase} graph: 2 of 2 nodes run in eager torch")
 
 
 @pytest.mark.skipif(TorchVersion(torch.__version__) < "2.13", reason="AOTAutograd takes none")
@@ -133,53 +133,6 @@ def test_an_object_that_a_graph_only_returns_keeps_nothing_from_onnx_runtime(op:
     torch.testing.assert_close(got, torch.ones(3).sin())
     assert handed is group
     assert len(storage["graphs"]) == 1
-
-
-# Inputs that are given other memory.
-
-
-class Halving(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        self.weight.data = self.weight.data * 0.5
-        return super().forward(x)
-
-
-def given_another(x: Tensor, y: Tensor) -> Tensor:
-    x.data = y * 2
-    return x + 1
-
-
-@pytest.mark.parametrize("backend", ["dort", "dort_debug"])
-def test_a_parameter_that_is_given_other_data_is_trained_by_torch(backend: str) -> None:
-    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
-    ours = Halving(3, 4)
-    eager = copy.deepcopy(ours)
-    compiled = torch.compile(ours, backend=backend)
-    for _ in range(2):
-        compiled(x).sum().backward()
-        eager(x).sum().backward()
-    assert torch.equal(ours.weight, eager.weight)
-    assert torch.equal(ours.weight.grad, eager.weight.grad)
-
-
-def test_an_input_that_is_given_other_data_runs_in_torch_and_says_why() -> None:
-    backend = DebugBackend()
-    x, y = torch.ones(3), torch.ones(3)
-    assert torch.equal(torch.compile(given_another, backend=backend)(x, y), torch.full((3,), 3.0))
-    assert torch.equal(x, torch.full((3,), 2.0))
-    assert {fallback.reason for fallback in backend.fallbacks} == {"an input is given other memory, x.data = ..."}
-
-
-def test_what_the_graph_makes_may_be_given_other_data_in_onnx_runtime() -> None:
-    def given_to_a_result(x: Tensor) -> Tensor:
-        result = x + 1
-        result.data = x * 3
-        return result.sin()
-
-    backend = DebugBackend()
-    x = torch.ones(3)
-    torch.testing.assert_close(torch.compile(given_to_a_result, backend=backend)(x), given_to_a_result(x))
-    assert backend.fallbacks == []
 
 
 # Gradients without memory.
