@@ -38,7 +38,7 @@ def pytest_collection_finish() -> None:
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees what another one compiled or drew; guards are not timed, for which torch empties the caches."""
     monkeypatch.setattr(guards, "profile_guard_manager", lambda *_: 0.0, raising=False)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     yield
     torch._dynamo.reset()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 import torch
+from every_pair import every_pair
 from torch import Tensor
 
 
@@ -55,10 +55,7 @@ def runs(function: Callable[..., Any], part: str, gradients: bool) -> Iterator[t
         yield data, result if isinstance(result, tuple) else (result,)
 
 
-@pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("compiler", ["dort", pytest.param("dort_debug", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", VIEWS)
+@every_pair(name=VIEWS, part=PARTS, compiler=("dort", "dort_debug"), gradients=(False, True))
 def test_a_view_of_what_is_written_lies_where_eagers_does(name: str, part: str, compiler: str, gradients: bool) -> None:
     function = VIEWS[name]
     compiled = torch.compile(function, backend=compiler)

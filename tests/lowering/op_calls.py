@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_utils import set_rng_seed
+from torch.testing._internal.common_utils import SEED
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
@@ -164,11 +166,18 @@ def samples(info: OpInfo, dtype: torch.dtype, with_gradient: bool) -> Iterator[S
     third of a second."""
     made = iter(info.sample_inputs_func(info, "cpu", dtype, with_gradient))
     while True:
-        set_rng_seed()
+        reseed()
         sample = next(made, None)
         if sample is None:
             return
         yield sample
+
+
+def reseed() -> None:
+    """The same samples in every run. ``torch.manual_seed`` takes milliseconds, for it notes the stack for each GPU."""
+    torch.default_generator.manual_seed(SEED)
+    random.seed(SEED)
+    np.random.seed(SEED)
 
 
 def recorded(target: Target, info_name: str, dtype: torch.dtype) -> Iterator[Call]:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from every_pair import every_pair
 from op_calls import Call
 from torch import Tensor
 
@@ -33,20 +34,17 @@ def assert_torchs(place: float, size: tuple[int, ...], mode: int, padding: int, 
     torch.testing.assert_close(found, call(), equal_nan=True)
 
 
-@pytest.mark.parametrize("opset", [OLDEST_OPSET, newest_opset()])
-@pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("padding", [ZEROS, BORDER])
-@pytest.mark.parametrize(
-    ("size", "mode"),
-    [
-        *((size, mode) for size in ((3, 4), (1, 1), (2, 1), (1, 4096)) for mode in (LINEAR, NEAREST, CUBIC)),
-        *(((2, 3, 4), mode) for mode in (LINEAR, NEAREST)),
-    ],
-    ids=str,
-)
+SAMPLED = [
+    *((size, mode) for size in ((3, 4), (1, 1), (2, 1), (1, 4096)) for mode in (LINEAR, NEAREST, CUBIC)),
+    *(((2, 3, 4), mode) for mode in (LINEAR, NEAREST)),
+]
+
+
+@every_pair(sampled=SAMPLED, padding=(ZEROS, BORDER), aligned=(False, True), opset=(OLDEST_OPSET, newest_opset()))
 def test_a_place_far_outside_reads_what_lies_outside(
-    size: tuple[int, ...], mode: int, padding: int, aligned: bool, opset: int
+    sampled: tuple[tuple[int, ...], int], padding: int, aligned: bool, opset: int
 ) -> None:
+    size, mode = sampled
     for place in FAR:
         assert_torchs(place, size, mode, padding, aligned, opset)
 

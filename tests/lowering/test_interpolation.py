@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_pair import every_pair
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,11 +18,11 @@ KINDS = [
     *(("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)),
     *itertools.product(("nearest", "nearest-exact"), (1, 2, 3)),
 ]
-SIZES: list[dict[str, Any]] = [
-    {"scale_factor": 1.7},
-    {"scale_factor": 0.6, "recompute_scale_factor": True},
-    {"size": 9},
-]
+SIZES: dict[str, dict[str, Any]] = {
+    "scale_factor": {"scale_factor": 1.7},
+    "recompute_scale_factor": {"scale_factor": 0.6, "recompute_scale_factor": True},
+    "size": {"size": 9},
+}
 
 
 def image(rank: int) -> Tensor:
@@ -37,12 +38,12 @@ def both(function: Any, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return value.detach().double(), leaf.grad.double()
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: next(iter(size)))
-@pytest.mark.parametrize(("mode", "rank"), KINDS, ids=str)
-def test_values_and_gradients_are_those_of_float64(mode: str, rank: int, size: dict[str, Any], dynamic: bool) -> None:
+@every_pair(kind=KINDS, size=SIZES, dynamic=(False, True))
+def test_values_and_gradients_are_those_of_float64(kind: tuple[str, int], size: str, dynamic: bool) -> None:
+    mode, rank = kind
+
     def resized(x: Tensor) -> Tensor:
-        return F.interpolate(x, mode=mode, **size)
+        return F.interpolate(x, mode=mode, **SIZES[size])
 
     torch._dynamo.reset()
     backend = DebugBackend(fallback=False)

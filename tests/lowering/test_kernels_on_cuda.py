@@ -47,7 +47,7 @@ def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("row", "dtype"), CASES)
 def test_values_are_torchs(row: Row, dtype: torch.dtype) -> None:
-    assert not complaints(list(row.calls(dtype))[::2], newest_opset(), row.units, row.scale)
+    assert not complaints(list(row.calls(dtype))[::4], newest_opset(), row.units, row.scale)
 
 
 def written(call: Call) -> Iterator[tuple[str, ir.DataType | None]]:

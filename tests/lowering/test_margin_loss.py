@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from every_pair import every_pair
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,9 +17,7 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("labels", TARGETS)
-@pytest.mark.parametrize("rows", [3, None])
+@every_pair(rows=(3, None), labels=TARGETS, reduction=("none", "mean", "sum"))
 def test_loss_and_gradient_are_torchs(rows: int | None, labels: str, reduction: str) -> None:
     torch.manual_seed(0)
     target = torch.tensor(TARGETS[labels])[slice(rows) if rows else 0]

@@ -116,7 +116,7 @@ def test_the_stages_reduce_each_dimension_once(shape, data):
 
 
 def test_the_mean_and_what_is_kept_of_it():
-    for keepdim, dims in itertools.product((False, True), ((0,), (0, 2), (2, 0), None)):
+    for keepdim, dims in ((False, (0,)), (True, (0, 2)), (False, (2, 0)), (True, None), (False, None)):
         x = torch.rand(521, 3, 20000, generator=torch.Generator().manual_seed(0))
         torch._dynamo.reset()
         found = torch.compile(lambda x, d=dims, k=keepdim: x.mean(d, keepdim=k), backend="dort_debug")(x)

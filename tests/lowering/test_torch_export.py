@@ -229,7 +229,10 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"split", "same value twice", "constant", "inlined function", "repeated indices"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_small_models_train_alike(name: str) -> None:
     model, example = CASES[name]
     check(capture(model(), example()), TRAINING)

@@ -56,7 +56,7 @@ def compared(module: nn.Module, *args: torch.Tensor, **options: Any) -> tuple[do
 
 
 @pytest.mark.parametrize("optimized", [False, True])
-@pytest.mark.parametrize("function", [quotient, quotient_of_long_ago])
+@pytest.mark.parametrize("function", [quotient, pytest.param(quotient_of_long_ago, marks=pytest.mark.slow)])
 def test_what_we_lower_is_rounded_as_in_torch(function, optimized):
     z = torch.zeros(2, 4, dtype=HALF)
     report = dort_compare.compare(Of(function), (z,), autocast=HALF, optimized=optimized)
@@ -75,7 +75,7 @@ def test_what_becomes_bytes_is_rounded_before(half, byte):
 
 @pytest.mark.usefixtures("as_onnx_runtime_casts")
 @pytest.mark.parametrize("optimized", [False, True])
-@pytest.mark.parametrize("function", [quotient, quotient_of_long_ago])
+@pytest.mark.parametrize("function", [quotient, pytest.param(quotient_of_long_ago, marks=pytest.mark.slow)])
 def test_the_op_is_named_with_what_takes_its_place(function, optimized):
     report, cause = compared(Of(function), torch.zeros(2, 4, dtype=HALF), optimized=optimized)
     assert (cause.phase, cause.fx_node, cause.target) == ("inference", "div", "aten.div.Tensor")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_pair import every_pair
 from torch import nn
 
 from dort_compare.errors import UsageError
@@ -75,10 +76,9 @@ def test_state_dict_has_the_keys_of_transformers(part: str, name: str) -> None:
     assert list(native.state_dict()) == list(hf.get_submodule("hf").state_dict())
 
 
-@every_part
-@every_attention
-@every_source
-def test_compiles_as_one_graph(part: str, mask: bool, attention: str, source: str) -> None:
+@every_pair(masked=MASKED_PARTS, attention=("eager", "sdpa"), source=SOURCES)
+def test_compiles_as_one_graph(masked: tuple[str, bool], attention: str, source: str) -> None:
+    part, mask = masked
     config = small(attention=attention, kv_heads=2, layers=1)
     expected = values(*make(part, config, source, mask), torch.float32)
     module, inputs = make(part, config, source, mask)

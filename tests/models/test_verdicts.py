@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
+from every_pair import every_pair
 
 from dort_compare import compare
 from dort_compare.models import PARTS, SOURCES, LlamaConfig, build
@@ -14,18 +13,7 @@ from dort_compare.models.llama import ATTENTIONS
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-COMBINATIONS = list(itertools.product(SOURCES, PARTS, ATTENTIONS, PRECISIONS, (False, True)))
-
-
-def is_everyday(source: str, part: str, attention: str, precision: str, backward: bool) -> bool:
-    """Enough to have every two choices together; the others run with the slow tests."""
-    return (source == "native" or precision == "bfloat16") and (backward or part == "decoder")
-
-
-@pytest.mark.parametrize(
-    ("source", "part", "attention", "precision", "backward"),
-    [pytest.param(*each, marks=[] if is_everyday(*each) else [pytest.mark.slow]) for each in COMBINATIONS],
-)
+@every_pair(source=SOURCES, part=PARTS, attention=ATTENTIONS, precision=PRECISIONS, backward=(True, False))
 def test_agrees(source: str, part: str, attention: str, precision: str, backward: bool) -> None:
     if source == "hf":
         pytest.importorskip("transformers")

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from every_pair import every_pair
 from rules import CPU, ops
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -217,9 +218,7 @@ def operands(heads: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ..
     return tuple(each.requires_grad_() for each in kept)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("heads", [4, 2], ids=["heads", "groups of heads"])
-@pytest.mark.parametrize("mask", MASKS)
+@every_pair(mask=MASKS, heads=(4, 2), dtype=(torch.float32, torch.float16))
 def test_attention_and_its_gradient(
     mask: str, heads: int, dtype: torch.dtype, turn: str, caplog: pytest.LogCaptureFixture
 ) -> None:

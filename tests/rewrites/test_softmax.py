@@ -13,6 +13,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from every_pair import every_pair
 from rules import CPU, ops
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -134,9 +135,7 @@ MASKS: dict[str, Callable[[], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
-@pytest.mark.parametrize("mask", [None, "causal", *MASKS], ids=str)
-@pytest.mark.parametrize("dynamic", [False, True])
+@every_pair(dtype=(torch.float32, torch.float64, torch.float16), mask=(None, "causal", *MASKS), dynamic=(False, True))
 def test_attention_with(mask: str | None, dtype: torch.dtype, dynamic: bool, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.reset()
     inputs = operands(dtype)

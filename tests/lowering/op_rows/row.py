@@ -58,7 +58,7 @@ class Row:
     reason: str = ""
 
     def calls(self, dtype: torch.dtype) -> Iterator[Call]:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         for args, kwargs in self.own(dtype):
             yield Call(self.target, args, kwargs)
         for info in self.infos:

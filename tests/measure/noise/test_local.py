@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from every_pair import every_pair
 from of_function import Of
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -276,10 +277,7 @@ def added_in_sequence(x: Tensor) -> Tensor:
     return torch.from_numpy(np.add.accumulate(x.numpy(), axis=0)[-1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(8192, 64), (1_000_000, 1)], ids=str)
-@pytest.mark.parametrize("mean", [0.0, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@every_pair(dtype=(torch.float32, torch.float64), shape=((8192, 64), (1_000_000, 1)), mean=(0.0, 1.0), seed=(0, 1, 2))
 def test_many_terms_may_be_added_one_after_another(shape, mean, seed, dtype):
     """ONNX Runtime adds rows so; torch adds in pairs."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype) + mean
@@ -422,7 +420,7 @@ def test_gradients_of_attention_to_one_token_each_are_noise():
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_parameters_of_attention_to_one_token_agree(batch, seed):
     """Their gradients are exactly zero in torch, whose kernel computes both products that cancel alike."""
     config = LlamaConfig(hidden=32, heads=4, kv_heads=2, intermediate=48, vocabulary=50, attention="sdpa")
