@@ -46,14 +46,14 @@ def _subclass(arguments: Sequence[Any]) -> Obstacle | None:
 
 
 def _data(graph: fx.Graph, arguments: Sequence[Any], cudagraphs: bool) -> Obstacle | None:
-    given = dict(zip(graph.find_nodes(op="placeholder"), arguments, strict=True))
+    inputs = list(graph.find_nodes(op="placeholder"))
     for setter in setters(graph):
-        if setter.is_unlike(given[setter.given]):
+        if setter.is_unlike(arguments[inputs.index(setter.given)]):
             reason = "x.data = ... gives an input that learns another shape, dtype or device"
             return Obstacle(reason, "give it data like its own")
         if setter.is_late:
             reason = "x.data = ... of an input comes after something with gradients has read it"
-            return Obstacle(reason, "let it come before, or write x.copy_(...) under no_grad")
+            return Obstacle(reason, "let it come before that, or outside of the model")
         if cudagraphs:
             reason = "x.data = ... gives an input memory that cudagraphs writes again"
             return Obstacle(reason, "write x.copy_(...) under no_grad")

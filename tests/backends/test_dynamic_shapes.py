@@ -168,7 +168,7 @@ CASES = {
     "scaled by sizes": Case(lambda: scaled_by_sizes, SIZES, hidden),
     "pieces": Case(lambda: pieces, SIZES, hidden),
 }
-IN_EVERY_WAY = ("mlp", "cache", "pieces", "grouped attention")
+IN_EVERY_WAY = ("cache", "grouped attention")
 SLOW = ("llama", "biased attention", "eager attention")
 
 

@@ -112,7 +112,7 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("opset", [OLDEST_OPSET, newest_opset()])
+@pytest.mark.parametrize("opset", [pytest.param(OLDEST_OPSET, marks=pytest.mark.slow), newest_opset()])
 @pytest.mark.parametrize("name", MODELS)
 def test_one_program_serves_every_size(name: str, opset: int) -> None:
     backend = dort_compare.DebugBackend(providers=["cpu"], fallback=False, target_opset=opset)

@@ -262,7 +262,7 @@ def test_llama_trains_alike(implementation: str, dtype: torch.dtype) -> None:
             check_values(lowered, graph, FLOAT32_TOLERANCE if dtype == torch.float32 else FLOAT16_TOLERANCE)
 
 
-@pytest.mark.parametrize("opset", [20, 23, 25])
+@pytest.mark.parametrize("opset", [20, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (23, 25))])
 def test_other_opsets_keep_the_provenance(opset: int) -> None:
     for graph in capture(mlp(), torch.randn(3, 8)).values():
         lowered = export_with_torch(graph.module, graph.phase, opset)
@@ -368,7 +368,7 @@ class Summed(nn.Module):
         return (x * weight).abs().log1p().square().sum()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_values_in_half_precision_have_their_own_dtype(dtype: torch.dtype) -> None:
     x, weight = (torch.rand(8, generator=torch.Generator().manual_seed(0)).to(dtype) for _ in range(2))
     report = compare(Summed(), (x.requires_grad_(), weight), backward=True, exporter="torch")
