@@ -21,7 +21,6 @@ from dort_compare.backends.effects import take_checks_out
 from dort_compare.backends.expanded import expand
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
-from dort_compare.backends.given_data import give_data, saved_as_they_are, take_data_out
 from dort_compare.backends.options import Options
 from dort_compare.backends.regions import write_out_regions
 from dort_compare.backends.unrecorded_writes import hide_writes
@@ -59,10 +58,9 @@ def aot_backend(
     table = decompositions()
 
     def compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        if found := obstacle(graph_module, example_inputs, cudagraphs=options.cudagraphs):
+        if found := obstacle(graph_module, example_inputs):
             fallbacks.extend(fall_back(options, graph_module, example_inputs, found))
             return graph_module.forward
-        given_data = take_data_out(graph_module)
         write_out_regions(graph_module)
         # donated activations forbid retain_graph=True; what nobody reads is drawn all the same, as eager draws it
         with (
@@ -74,16 +72,14 @@ def aot_backend(
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):
             traced = told.around(_agreed(compiler, table))
-            forward = functools.partial(traced, phase="forward")
             backend = aot_autograd(
-                fw_compiler=saved_as_they_are(forward) if given_data else forward,
+                fw_compiler=functools.partial(traced, phase="forward"),
                 bw_compiler=functools.partial(traced, phase="backward"),
                 inference_compiler=functools.partial(traced, phase="inference"),
                 decompositions=table,
                 partition_fn=functools.partial(_cut_in_parts, rewritten_and_cut if rewrites else cut_joint),
             )
-            compiled = backend(graph_module, example_inputs)
-        return give_data(compiled, given_data) if given_data else compiled
+            return backend(graph_module, example_inputs)
 
     return compile_graph
 

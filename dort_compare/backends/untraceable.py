@@ -1,4 +1,4 @@
-"""Graphs that AOTAutograd cannot take: they run in eager torch."""
+"""Graphs that AOTAutograd cannot take, or not from a backend without writes to inputs: they run in eager torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dort_compare.backends.fallback import Fallback, warn
-from dort_compare.backends.given_data import set_plainly, setters
 from dort_compare.backends.options import Options
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.provenance import Phase
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}
+"""What becomes of ``x.data = ...`` in a dynamo graph, up to torch 2.13 and from 2.14 on."""
 
 
 class Obstacle(NamedTuple):
@@ -27,36 +28,18 @@ class Obstacle(NamedTuple):
     mend: str
 
 
-def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any], *, cudagraphs: bool) -> Obstacle | None:
+def obstacle(graph_module: fx.GraphModule, arguments: Sequence[Any]) -> Obstacle | None:
     """What keeps AOTAutograd from a dynamo graph, if anything does.
 
-    That is a tensor subclass that is not made of tensors which it names, or ``x.data = ...`` of an input where what
-    eager makes of it takes eager, or where ``cudagraphs`` would write over the data.
+    That is a tensor subclass that is not made of tensors which it names, or an input that is given other memory.
     """
-    return _subclass(arguments) or _data(graph_module.graph, arguments, cudagraphs)
-
-
-def _subclass(arguments: Sequence[Any]) -> Obstacle | None:
     tensors = (argument for argument in arguments if isinstance(argument, torch.Tensor))
     kind = next((type(t) for t in tensors if not _is_plain(type(t)) and not is_traceable_wrapper_subclass(t)), None)
-    if not kind:
-        return None
-    reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
-    return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
-
-
-def _data(graph: fx.Graph, arguments: Sequence[Any], cudagraphs: bool) -> Obstacle | None:
-    inputs = list(graph.find_nodes(op="placeholder"))
-    for setter in setters(graph):
-        if setter.is_unlike(arguments[inputs.index(setter.given)]):
-            reason = "x.data = ... gives an input that learns another shape, dtype or device"
-            return Obstacle(reason, "give it data like its own")
-        if setter.is_late:
-            reason = "x.data = ... of an input comes after something with gradients has read it"
-            return Obstacle(reason, "let it come before that, or outside of the model")
-        if cudagraphs:
-            reason = "x.data = ... gives an input memory that cudagraphs writes again"
-            return Obstacle(reason, "write x.copy_(...) under no_grad")
+    if kind:
+        reason = f"an argument is a {kind.__qualname__}, a tensor subclass without __tensor_flatten__"
+        return Obstacle(reason, "give a plain one, x.as_subclass(torch.Tensor)")
+    if _setters(graph_module):
+        return Obstacle("an input is given other memory, x.data = ...", "write into it, x.copy_(...) under no_grad")
     return None
 
 
@@ -74,7 +57,7 @@ def _is_plain(kind: type[torch.Tensor]) -> bool:
 def fall_back(
     options: Options, graph_module: fx.GraphModule, arguments: Sequence[Any], obstacle: Obstacle
 ) -> list[Fallback]:
-    """Tells that the whole of a dynamo graph runs in eager torch, and lets it.
+    """Tells that the whole of a dynamo graph runs in eager torch, and has it do what its author wrote.
 
     Raises UnsupportedGraphError where ``options.fallback`` is off.
     """
@@ -86,5 +69,27 @@ def fall_back(
     fallbacks = [Fallback.of(node, phase, obstacle.reason) for node in calls]
     if fallbacks:
         warn(fallbacks, graph_module)
-    set_plainly(graph_module)
+    _set_plainly(graph_module)
     return fallbacks
+
+
+def _setters(graph_module: fx.GraphModule) -> list[tuple[fx.GraphModule, fx.Node]]:
+    """The nodes that give a tensor other memory, in a dynamo graph and in those within it."""
+    graphs = [each for each in graph_module.modules() if isinstance(each, fx.GraphModule)]
+    return [(each, node) for each in graphs for node in each.graph.nodes if node.target in _GIVEN_MEMORY]
+
+
+def _set_plainly(graph_module: fx.GraphModule) -> None:
+    """Sets data as the model does. Torch's ``set_`` hides from ``torch.autograd.grad`` what has read the input before,
+    and counts as a write to it, which another node is there to undo."""
+    for holder, setter in _setters(graph_module):
+        for reader in list(setter.users):
+            if getattr(reader.target, "__name__", "") == "_lower_version_count_by_1":
+                holder.graph.erase_node(reader)
+        setter.target = _set_data
+        holder.recompile()
+
+
+def _set_data(given: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    given.data = data
+    return given

@@ -161,7 +161,7 @@ def test_a_parameter_whose_data_is_set_has_its_memory_back() -> None:
     model = Slow()
     memory = model.slow.data_ptr()
     report = compare(model, (torch.ones(1, 2),), backward=True)
-    assert report.verdict == "agree", str(report)
+    assert str(report).startswith("diverge: nothing was compared: all that was compiled ran in eager torch")
     assert all(row.ok for row in report.outputs), str(report)
     assert [row.name for row in report.outputs if row.kind == "update"] == ["slow"]
     assert (model.slow.tolist(), model.slow.data_ptr()) == ([1.0, 1.0], memory)
