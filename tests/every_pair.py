@@ -12,7 +12,7 @@ Combination = tuple[Any, ...]
 
 
 def every_pair(**choices: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrizes a test by every combination; those that no two choices need to be seen together are slow.
+    """Parametrizes a test by every combination; those are slow without which every two choices are seen together.
 
     A few combinations of many choices that have every pair find most of what depends on choices: D. R. Kuhn, D. R.
     Wallace, A. M. Gallo, "Software Fault Interactions and Implications for Software Testing", 2004.
@@ -35,5 +35,5 @@ def _chosen(combinations: list[Combination]) -> set[int]:
     return chosen
 
 
-def _name(value: Any) -> str | None:
-    return str(getattr(value, "__name__", value)) if not isinstance(value, (list, dict)) else None
+def _name(value: Any) -> str:
+    return str(getattr(value, "__name__", value))
