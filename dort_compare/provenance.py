@@ -180,6 +180,11 @@ def graph_of(node: fx.Node) -> fx.GraphModule | None:
     return held if isinstance(held, fx.GraphModule) else None
 
 
+def graphs_within(graph_module: fx.GraphModule) -> list[fx.GraphModule]:
+    """A graph, and those of branches, loops and the like in it."""
+    return [module for module in graph_module.modules() if isinstance(module, fx.GraphModule)]
+
+
 def call_of(node: fx.Node) -> fx.Node:
     """The call whose result ``node`` is: itself, but for a ``getitem`` what it reads from."""
     while node.target is operator.getitem:

@@ -18,7 +18,7 @@ from dort_compare.cache.key import UnkeyedError, key_of, sizes_of
 from dort_compare.cache.store import LARGEST
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
-from dort_compare.provenance import target_name
+from dort_compare.provenance import graphs_within, target_name
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.constants import nbytes
@@ -132,8 +132,7 @@ def _calls(graph_module: fx.GraphModule) -> int:
 def _refuse_foreign(graph_module: fx.GraphModule) -> None:
     """Refuses a graph that lowerings from elsewhere take part in, whose source is not in the key."""
     lowerings = registered()
-    graphs = (module.graph for module in graph_module.modules() if isinstance(module, fx.GraphModule))
-    for node in chain.from_iterable(graph.nodes for graph in graphs):
+    for node in chain.from_iterable(module.graph.nodes for module in graphs_within(graph_module)):
         function = lowerings.get(node.target) if node.op == "call_function" else None
         if function is not None and not function.__module__.startswith("dort_compare."):
             raise UnkeyedError(f"{target_name(node)} has a lowering in {function.__module__}")

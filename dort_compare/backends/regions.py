@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.graph_copies import put_in_place
-from dort_compare.provenance import attribute_of, dotted_path
+from dort_compare.provenance import attribute_of, dotted_path, graphs_within
 
 MOVED = "moved"
 """Begins the key, in a module stack, of a module of which torch knows one like it, not its ``id``."""
@@ -53,7 +53,7 @@ def _calls(graph_module: fx.GraphModule) -> list[fx.Node]:
 def _traced_at(graph_module: fx.GraphModule) -> _Traced:
     """The modules around that call are around every node of the region."""
     found: dict[fx.GraphModule, fx.Node] = {}
-    for graph in (each for each in graph_module.modules() if isinstance(each, fx.GraphModule)):
+    for graph in graphs_within(graph_module):
         for call in _calls(graph):
             region = _region(call)
             if region not in found or (len(_levels(call)) > len(_levels(found[region])) and _is_around(call, region)):

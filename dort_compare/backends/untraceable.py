@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.errors import UnsupportedGraphError
-from dort_compare.provenance import Phase
+from dort_compare.provenance import Phase, graphs_within
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}
@@ -75,18 +75,20 @@ def fall_back(
 
 def _setters(graph_module: fx.GraphModule) -> list[tuple[fx.GraphModule, fx.Node]]:
     """The nodes that give a tensor other memory, in a dynamo graph and in those within it."""
-    graphs = [each for each in graph_module.modules() if isinstance(each, fx.GraphModule)]
+    graphs = graphs_within(graph_module)
     return [(each, node) for each in graphs for node in each.graph.nodes if node.target in _GIVEN_MEMORY]
 
 
 def _set_plainly(graph_module: fx.GraphModule) -> None:
     """Sets data as the model does. Torch's ``set_`` hides from ``torch.autograd.grad`` what has read the input before,
     and counts as a write to it, which another node is there to undo."""
-    for holder, setter in _setters(graph_module):
+    setters = _setters(graph_module)
+    for _, setter in setters:
         for reader in list(setter.users):
             if getattr(reader.target, "__name__", "") == "_lower_version_count_by_1":
-                holder.graph.erase_node(reader)
+                setter.graph.erase_node(reader)
         setter.target = _set_data
+    for holder in {holder for holder, _ in setters}:
         holder.recompile()
 
 

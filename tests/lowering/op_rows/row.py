@@ -7,6 +7,8 @@ largest element, 0 where values are only moved or chosen and so must be equal.
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +65,11 @@ class Row:
             yield Call(self.target, args, kwargs)
         for info in self.infos:
             yield from (call for call in recorded(self.target, info, dtype) if not self.skip(call))
+
+    def drawn(self, dtype: torch.dtype, share: float, most: int | None = None) -> list[Call]:
+        """A ``share`` of the calls, ``most`` at most, by chance: every n-th may leave out a kind of them."""
+        calls = list(self.calls(dtype))
+        return random.Random(0).sample(calls, min(math.ceil(share * len(calls)), most or len(calls)))
 
 
 def new(dtype: torch.dtype, *shape: int, low: float | None = None, high: float | None = None) -> Tensor:
