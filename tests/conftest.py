@@ -6,7 +6,7 @@ import gc
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from torch._dynamo import guards
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
@@ -49,6 +50,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     folder = tmp_path_factory.getbasetemp() / "caches" / uuid.uuid4().hex
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_registry() -> Iterator[None]:
+    """``torch.onnx.export`` parses the source of every function it knows anew in each call, in two seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 @pytest.fixture
