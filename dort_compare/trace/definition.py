@@ -20,6 +20,8 @@ _MUCH_LARGER = {aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.def
 _TAKE = {aten.clone.default, aten.copy.default, aten._to_copy.default, aten.where.self, aten.cat.default}
 """Ops that round nothing."""
 
+_SATURATE = {aten.erf.default, aten.erfc.default, aten.tanh.default, aten.sigmoid.default}
+"""Ops whose whole numbers are rounded: float64 has -1 for the error function of -6, which is 2e-17 more."""
 _HALVES = 2.0**23
 """Below it float32 holds every half."""
 
@@ -43,8 +45,9 @@ def by_definition(target: Any, args: Any, kwargs: Any, change: Callable[[torch.T
 class Changing(TorchDispatchMode):
     """Applies ``change`` to every floating result that an op computes, and not merely shows, takes or writes over.
 
-    Whole numbers and halves stay as long as float32 holds them all: they are exact, and may be indices, as those of the
-    pixels that `grid_sample` reads, or lead to such, as where it reflects at the edge of the image, half a pixel out.
+    Whole numbers and halves stay as long as float32 holds them all, unless an op saturates: they are exact, and may be
+    indices, as those of the pixels that `grid_sample` reads, or lead to such, as where it reflects at the edge of the
+    image, half a pixel out.
     """
 
     def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -56,7 +59,10 @@ class Changing(TorchDispatchMode):
         reads = any(map(is_floating_tensor, pytree.tree_leaves(args)))
         if not reads or func.is_view or func._schema.is_mutable or func in _TAKE:
             return result
-        return pytree.tree_map(self._changed, result)
+        return pytree.tree_map(self._rounded if func in _SATURATE else self._changed, result)
+
+    def _rounded(self, value: Any) -> Any:
+        return self._change(value) if is_floating_tensor(value) else value
 
     def _changed(self, value: Any) -> Any:
         if not is_floating_tensor(value):

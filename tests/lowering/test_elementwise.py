@@ -88,6 +88,7 @@ RANGES = {
     "log2": (0, 1e30),
     "mish": (-80, 80),
     "sigmoid": (-80, 80),
+    "silu": (-80, 80),
     "sinh": (-80, 80),
     "softplus": (-80, 80),
     "special_i1": (-80, 80),

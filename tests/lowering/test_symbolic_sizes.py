@@ -108,6 +108,11 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
         torch.linalg.slogdet(regular(x)),
         torch.linalg.matrix_exp(regular(x) / 4),
     ),
+    "transforms": lambda x: (
+        torch.fft.irfft2(torch.complex(*2 * [x.view(x.shape[0], x.shape[1], 2, 2)]), s=(2, 2)),
+        torch.view_as_real(torch.fft.rfft2(x.view(x.shape[0], x.shape[1], 2, 2))),
+        torch.view_as_real(torch.fft.fft2(x.view(x.shape[0], x.shape[1], 2, 2))),
+    ),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*3 * [x[:, None]], is_causal=True),
 }
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of
-from dort_compare.lowering.ops.elementary import expm1
+from dort_compare.lowering.ops.elementary import expm1, sigmoid
 from dort_compare.lowering.ops.erf import erf
 from dort_compare.lowering.ops.logarithm import log1p_of_fraction
 from dort_compare.lowering.ops.operands import Number, Operand, same_shape, scaled
@@ -36,7 +36,12 @@ def tanh_backward(op: Builder, grad: ir.Value, y: ir.Value) -> ir.Value:
 @in_float32
 def silu(op: Builder, x: ir.Value) -> ir.Value:
     """silu(Tensor self) -> Tensor"""
-    return op.Mul(x, op.Sigmoid(x))
+    return _gated(op, x, x)
+
+
+def _gated(op: Builder, value: ir.Value, gate: ir.Value) -> ir.Value:
+    """A value times the sigmoid of another, by a quotient: see `sigmoid`."""
+    return op.Div(value, op.Add(op.Exp(op.Neg(gate)), 1))
 
 
 @lowering(aten.silu_backward.default)
@@ -46,7 +51,7 @@ def silu_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
 
     d/dx of x s(x) is s (1 + x (1 - s)), with s the sigmoid of x.
     """
-    s = op.Sigmoid(x)
+    s = sigmoid(op, x)
     return op.Mul(grad, op.Mul(s, op.Add(op.Mul(x, op.Sub(1, s)), 1)))
 
 
@@ -233,7 +238,7 @@ def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
     The first half along ``dim`` times the sigmoid of the second.
     """
     value, gate = op.Split(x, axis=dim, num_outputs=2, _outputs=2)
-    return op.Mul(value, op.Sigmoid(gate))
+    return _gated(op, value, gate)
 
 
 @lowering(aten.glu_backward.default)
@@ -241,7 +246,7 @@ def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
 def glu_backward(op: Builder, grad: ir.Value, x: ir.Value, dim: int) -> ir.Value:
     """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
     value, gate = op.Split(x, axis=dim, num_outputs=2, _outputs=2)
-    s = op.Sigmoid(gate)
+    s = sigmoid(op, gate)
     of_value = op.Mul(grad, s)
     of_gate = op.Mul(op.Mul(of_value, op.Sub(1, s)), value)
     return op.Concat(of_value, of_gate, axis=dim)

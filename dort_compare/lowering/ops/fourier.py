@@ -51,7 +51,7 @@ def fft_r2c(op: Builder, x: ir.Value, dim: Sequence[int], normalization: int, on
     lengths = [_length(op, x, each) for each in dims]
     n = lengths[-1]
     kept = n // 2 + 1 if onesided else n
-    result = _along(op, x, dims[-1], rank, [kept, 2], partial(of_reals, op, n=n, kept=kept))
+    result = _along(op, x, dims[-1], rank, n, [kept, 2], partial(of_reals, op, n=n, kept=kept))
     result = _of_complex(op, result, rank, dict(zip(dims[:-1], lengths[:-1], strict=True)), -1)
     return _scaled(op, result, lengths, normalization)
 
@@ -74,10 +74,11 @@ def fft_c2r(op: Builder, x: ir.Value, dim: Sequence[int], normalization: int, la
     rank = len(shape_of(x)) - 1
     *others, last = (each % rank for each in dim)
     lengths = {each: _length(op, x, each) for each in others}
-    if not isinstance(last_dim_size, int) or _length(op, x, last) != last_dim_size // 2 + 1:
+    kept = _length(op, x, last)
+    if not isinstance(last_dim_size, int) or kept != last_dim_size // 2 + 1:
         raise op.unsupported("a length that is not known, or is not that of what is given")
     inner = _of_complex(op, x, rank, lengths, 1)
-    result = _along(op, inner, last, rank, [last_dim_size], partial(to_reals, op, n=last_dim_size))
+    result = _along(op, inner, last, rank, kept, [last_dim_size], partial(to_reals, op, n=last_dim_size))
     return _scaled(op, result, [*lengths.values(), last_dim_size], normalization)
 
 
@@ -91,19 +92,26 @@ def _length(op: Builder, x: ir.Value, dim: int) -> int:
 def _of_complex(op: Builder, x: ir.Value, rank: int, lengths: Mapping[int, int], sign: int) -> ir.Value:
     """[..., 2] -> [..., 2], transformed along dimensions of the lengths given."""
     for dim, n in lengths.items():
-        x = _along(op, x, dim, rank, [n, 2], partial(of_complex, op, n=n, sign=sign))
+        x = _along(op, x, dim, rank, n, [n, 2], partial(of_complex, op, n=n, sign=sign))
     return x
 
 
 def _along(
-    op: Builder, x: ir.Value, dim: int, rank: int, row: Sequence[int], transform: Callable[[ir.Value], ir.Value]
+    op: Builder,
+    x: ir.Value,
+    dim: int,
+    rank: int,
+    length: int,
+    row: Sequence[int],
+    transform: Callable[[ir.Value], ir.Value],
 ) -> ir.Value:
-    """``transform``, of rows [B, columns], along ``dim`` of ``rank`` dimensions, which is a ``row`` afterwards: of a
-    length, and of two parts behind the other dimensions where the result is complex, as ``x`` may be."""
+    """``transform``, of rows [B, columns], along ``dim`` of ``rank`` dimensions, of a ``length`` before and a ``row``
+    afterwards: of a length, and of two parts behind the other dimensions where the result is complex, as ``x`` may be.
+    """
     assert x.shape is not None
     others = [each for each in range(rank) if each != dim]
     parts = list(range(rank, len(x.shape)))
-    columns = math.prod(x.shape[each] for each in (dim, *parts))
+    columns = length * 2 ** len(parts)
     rows = transform(op.Reshape(op.Transpose(x, perm=[*others, dim, *parts]), [-1, columns]))
     result = op.Reshape(rows, op.dims([*(op.own_size(x, each) for each in others), *row]))
     back = sorted(range(rank), key=[*others, dim].__getitem__)

@@ -13,12 +13,13 @@ from torch import fx
 
 from dort_compare.dtypes import HALF, coarsest
 from dort_compare.measure.noise.exact import is_exact
-from dort_compare.measure.noise.floor import MANY, growth, smallest_normal
+from dort_compare.measure.noise.floor import MANY, growth, rounding, smallest_normal
 from dort_compare.measure.noise.shake import furthest, furthest_by_element, shake
 from dort_compare.measure.noise.small_parts import FAR
 from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
 from dort_compare.provenance import call_of
 from dort_compare.trace import Replay
+from dort_compare.trace.definition import definition
 from dort_compare.trace.replay import Change
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -107,7 +108,7 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
         outside = _moved(of, exact, of.replay.between, samples, _BETWEEN)
         return outside + _moved_inside(of, exact, samples, _BETWEEN)
     inside = _moved_inside(of, exact, samples, _SHAKEN * growth(many))
-    if _is_one_element_by_element(of):
+    if works_by_element(of.replay, of.node):
         return inside + furthest(exact, of.of_rounded(dtype))
     moved = max(inside, _moved(of, exact, torch.float32, samples, _SHAKEN * growth(many)))
     coarse = coarsest(of.replay.dtypes()) if of.replay.is_chain else None
@@ -140,15 +141,17 @@ def wild_elements(of: InFloat64) -> torch.Tensor | None:
 def underflow(of: InFloat64) -> float:
     """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
 
-    It is told by what may still multiply them: the largest operand, but for what is a mask. Nothing for one op that
-    works element by element.
+    It is told by what may still multiply them: the largest operand, but for what is a mask.
 
-    Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do.
+    Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do. One op that works element by element
+    only rounds them, if it goes through any: `mish` multiplies one by -100.
     """
-    if _is_one_element_by_element(of):
+    is_single = works_by_element(of.replay, of.node)
+    if is_single and definition(of.node.target) is None:
         return 0.0
     coarse = coarsest(of.replay.dtypes()) or torch.float32
-    return smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
+    lost = smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
+    return rounding(torch.float32) * lost if is_single else lost
 
 
 def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
@@ -158,7 +161,7 @@ def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
     Fused attention on the CPU approximates the exponential to some 15 bits, however small the scores are.
     """
     coarse = coarsest(of.replay.dtypes())
-    if coarse not in HALF or _is_one_element_by_element(of) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+    if coarse not in HALF or works_by_element(of.replay, of.node) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return 0.0
     return torch.finfo(coarse).eps / 2
 
@@ -177,10 +180,11 @@ def of_sums_in_half(of: InFloat64, dtype: torch.dtype) -> float:
     return float(counts.max()) * torch.finfo(dtype).eps / 2 * of.replay.magnitude(torch.inf)
 
 
-def _is_one_element_by_element(of: InFloat64) -> bool:
-    target = call_of(of.node).target
+def works_by_element(replay: Replay, node: fx.Node) -> bool:
+    """Whether one op computes each element of its result of those in the same place; not a chain of ops."""
+    target = call_of(node).target
     is_pointwise = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
-    return not of.replay.is_chain and (is_pointwise or target in _UNTAGGED or is_exact(of.node))
+    return not replay.is_chain and (is_pointwise or target in _UNTAGGED or is_exact(node))
 
 
 def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
