@@ -816,7 +816,7 @@ def test_infinity_that_a_right_op_makes_of_noise_is_no_agreement(graph: int | No
     found = check(tmp_path / "dump", graph)
     assert (whole.verdict, found.verdict) == ("diverge", "diverge")
     assert found.causes[0].fx_node == "log"
-    assert found.causes[0].reason.endswith("it enlarges what is noise in these; output or gradient log departs")
+    assert found.causes[0].reason.endswith("noise beside the largest element of these; output or gradient log departs")
 
 
 def test_infinity_that_is_masked_in_the_end_is_none(tmp_path: Path) -> None:

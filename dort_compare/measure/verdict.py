@@ -13,6 +13,8 @@ from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
 
 Judgement = Literal["agree", "diverge"]
+_OF_ZEROS = "inf of opposite sign"
+"""What is made of zeros that are equal but for their signs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,12 +244,15 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
     """The cause that a value is which lies further apart than its operands, whose op, as far as known, is right."""
     assert row.inherited is not None
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
-    why = ", though right on torch's operands: it enlarges what is noise in these" if row.local else ""
+    why = ""
     if row.local and _reads_the_same(row, rows):
+        sign = "a zero that it reads has the other sign, or " if _OF_ZEROS in apart else ""
         why = (
-            ", though right where it runs alone on the same operands: behind the nodes that make these ONNX Runtime "
-            "computes it otherwise (dort-compare bisect says why)"
+            f", though right where it runs alone on the same operands: {sign}behind the nodes that make these ONNX "
+            "Runtime computes it otherwise (dort-compare bisect says why)"
         )
+    elif row.local:
+        why = ", though right on torch's operands: it enlarges what is noise beside the largest element of these"
     cause = at_row(row, lineage)
     return replace(
         cause,
@@ -258,7 +263,7 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
 
 
 def _reads_the_same(row: Row, rows: Sequence[Row]) -> bool:
-    """Whether all that a value is computed of is in ONNX Runtime what it is in torch, bit for bit."""
+    """Whether all that a value is computed of is in ONNX Runtime what it is in torch, but for the signs of zeros."""
     read = [each for each in rows if each.graph == row.graph and each.fx_node in row.operands]
     return bool(read) and all(each.inherited is not None and each.inherited.equal for each in read)
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from of_function import Of
 
+from dort_compare import compare
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Lineage, Reach
@@ -126,10 +128,19 @@ def test_an_output_that_departs_by_noise_made_larger_is_laid_where_that_begins()
     assert verdict == "diverge"
     assert (first.fx_node, first.source) == ("log", "model.py:7")
     assert first.reason == (
-        "1 inf in got where expected is finite, though right on torch's operands: it enlarges what is noise in these; "
-        "output y departs"
+        "1 inf in got where expected is finite, though right on torch's operands: it enlarges what is noise beside "
+        "the largest element of these; output y departs"
     )
     assert judge([row("ok"), row("inherits", "log")], outcomes(ONE, {"y": ONE})) == ("agree", ())
+
+
+def test_infinities_that_are_made_of_zeros_of_the_other_sign_are_told_as_such() -> None:
+    """ONNX Runtime's sum of -0 is -0, torch's is 0."""
+    x = torch.tensor([[-0.0, -0.0], [0.0, 1.0]])
+    (cause,) = compare(Of(lambda x: 1 / x.sum(-1)), (x,)).causes
+    assert cause.fx_node == "reciprocal"
+    assert "1 inf of opposite sign, though right where it runs alone on the same operands" in cause.reason
+    assert "a zero that it reads has the other sign" in cause.reason
 
 
 def test_an_output_of_nothing_but_nan_is_laid_where_that_begins() -> None:

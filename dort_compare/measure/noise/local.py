@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
+from dort_compare.dtypes import HALF
 from dort_compare.measure.distance.metrics import Distance, deviation, distance
 from dort_compare.measure.noise.edge import is_on_the_edge
 from dort_compare.measure.noise.exact import is_exact, right_elements
@@ -27,8 +29,9 @@ from dort_compare.measure.noise.sensitivity import (
     sensitivity,
     underflow,
     wild_elements,
+    works_by_element,
 )
-from dort_compare.measure.noise.small_parts import small_parts
+from dort_compare.measure.noise.small_parts import small_elements, small_parts
 from dort_compare.measure.noise.terms import terms
 from dort_compare.measure.noise.ties import is_a_tie, is_another_order
 from dort_compare.trace import Replay
@@ -78,7 +81,8 @@ def local_error(
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
     Rows far smaller than the largest are judged once more, by their own size (`small_parts`), and so is what lies
-    beside masks (`masks_of_both`) and beside elements that roundings move far more (`wild_elements`).
+    beside masks (`masks_of_both`) and beside elements that roundings move far more (`wild_elements`); of an op that
+    works element by element in half precision, ONNX's elements are (`small_elements`).
     """
     sides = _Sides(replay, node, expected, value)
     if whole.finding or whole.max_abs is None:
@@ -111,6 +115,12 @@ class _Sides:
     def allowed(self) -> float:
         """What roundings of the result alone may add, as a share of its largest element."""
         return rounding_of_sum(self.expected.dtype, 1.0, terms(self.replay, self.node, self.expected))
+
+    def small_elements(self) -> Iterator[torch.Tensor]:
+        """Masks of elements far smaller than the largest, where an op works element by element in half precision."""
+        if self.expected.dtype not in HALF or not works_by_element(self.replay, self.node):
+            return iter(())
+        return small_elements(self.expected, self.value, self.allowed)
 
     def but_for(self, hidden: torch.Tensor) -> LocalError:
         """The error of the elements that are not ``hidden``; its distance is theirs."""
@@ -178,6 +188,10 @@ def _of_parts(sides: _Sides, found: LocalError) -> LocalError:
     for part in small_parts(sides.expected, sides.value, sides.allowed):
         of_part = sides.but_for(~part)
         if not of_part.is_noise:
+            return of_part
+    for part in sides.small_elements():
+        of_part = sides.but_for(~part)
+        if not (of_part.is_noise or of_part.torch_departs):  # torch rounds 1 - x to half precision in `logit`, say
             return of_part
     masks = masks_of_both(sides.expected, sides.value, float(found.distance.scale or 0))
     beside = found if masks is None else sides.but_for(masks)

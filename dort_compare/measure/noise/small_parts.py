@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from dort_compare.measure.distance.metrics import BLOCK
+from dort_compare.measure.noise.floor import rounding
 
 FAR = 16.0
 """So many times smaller is far smaller."""
@@ -23,7 +24,19 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     A part is made of trailing dimensions, as few as hold `_ROW` elements: a row, mostly. Each mask has parts of about
     one size, all far smaller than the largest element; none where there are none.
     """
-    size = _size_of_part(expected.shape)
+    yield from _parts(expected, value, _size_of_part(expected.shape), allowed)
+
+
+def small_elements(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """The same of single elements in half precision, which is computed in float32: that may lose its share of the
+    largest element of all."""
+    yield from _parts(expected, value, 1, allowed, lost=rounding(torch.float32))
+
+
+def _parts(
+    expected: torch.Tensor, value: torch.Tensor, size: int, allowed: float, lost: float = 0.0
+) -> Iterator[torch.Tensor]:
+    """Of so many elements each, further apart than ``allowed`` of their own largest one and ``lost`` of that of all."""
     if expected.numel() <= size:
         return
     parts, others = expected.reshape(-1, size), value.reshape(-1, size)
@@ -33,7 +46,7 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     if not len(far):
         return
     sizes = scales[far].clamp(min=torch.finfo(expected.dtype).smallest_normal)
-    apart = far[_gaps(parts, others, far) > allowed * sizes]
+    apart = far[_gaps(parts, others, far) > allowed * sizes + lost * largest]
     levels = ((largest / scales[apart].clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
     for level in levels.unique():
         mask = torch.zeros(len(parts), dtype=torch.bool, device=expected.device)

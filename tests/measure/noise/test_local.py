@@ -50,6 +50,53 @@ def test_a_fault_in_mixed_precision_is_blamed_on_its_op(monkeypatch, target, fac
     assert blamed == {str(target)}
 
 
+def of_gelu(x: Tensor, value: Tensor) -> bool:
+    """Whether ``value`` is noise for GELU of ``x``."""
+    (call,) = make_fx(F.gelu)(x).graph.find_nodes(op="call_function", target=aten.gelu.default)
+    right = F.gelu(x)
+    return local_error(Replay({call.args[0].name: x}), call, right, value, distance(right, value)).is_noise
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "glu": lambda x: F.glu(torch.cat([x, x], 1), 1),
+    "mish": F.mish,
+}
+
+
+@pytest.mark.parametrize("bias", [-9.0, -20.0, -95.0])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_unit_that_is_dead_agrees(name, bias):
+    """Its values are far smaller than those of the others."""
+    torch.manual_seed(0)
+    into, out = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+    with torch.no_grad():
+        into.bias[2] = bias
+    model = Of(lambda x, into, out: out(ACTIVATIONS[name](into(x))), into=into, out=out)
+    report = dort_compare.compare(model, (torch.randn(2, 3, 12, 12),), backward=True)
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_small_elements_of_half_precision_are_no_noise_beside_large_ones(dtype):
+    """What GELU makes of negative numbers is as small as the roundings of the largest."""
+    x = torch.linspace(-6, 30, 400).to(dtype)
+    assert of_gelu(x, F.gelu(x.float()).to(dtype))
+    assert not of_gelu(x, (x.float() * torch.sigmoid(1.702 * x.float())).to(dtype))
+    assert not of_gelu(x, F.gelu(x).where((x < -0.5) | (x > -0.4), 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_float32_loses_of_the_largest_element_is_noise_in_half_precision(dtype):
+    """ONNX Runtime's Sigmoid is no less than that of -18."""
+    x = torch.linspace(-40, 8, 481).to(dtype)
+    assert not (F.silu(x)[0] == x[0] * torch.sigmoid(torch.tensor(-18.0))).any()
+    report = dort_compare.compare(Of(F.silu), (x.requires_grad_(),), backward=True)
+    assert report.verdict == "agree", str(report)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [1.0, 0.003])
 def test_fused_attention_may_take_the_exponential_as_half_precision_holds_it(dtype, size):

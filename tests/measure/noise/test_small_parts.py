@@ -48,6 +48,14 @@ def test_neither_infinity_nor_nan_is_a_size():
     assert masks(right, wrong) == [[3]]
 
 
+def test_single_elements_count_beyond_what_float32_loses_of_the_largest():
+    right = torch.tensor([256.0, -2.0, 1.5, 1e-2, 1e-6])
+    (first, second) = small_parts.small_elements(right, right * 1.1, rounding(torch.bfloat16))
+    assert first.tolist() == [False, True, True, False, False]
+    assert second.tolist() == [False, False, False, True, False]
+    assert not list(small_parts.small_elements(right, right * 1.001, rounding(torch.bfloat16)))
+
+
 def test_a_tensor_that_is_one_part_has_no_small_ones():
     for shape in ((), (1,), (7,), (2, 3), (0, 9)):
         assert not list(small_parts.small_parts(torch.ones(shape), torch.zeros(shape), ALLOWED))
