@@ -42,7 +42,8 @@ class TracedCall:
 def traced_calls(graph: fx.Graph) -> list[TracedCall]:
     """The calls that a forward or inference graph holds; those of one module in the order in which they begin.
 
-    A node belongs to the calls of all that was merged into it.
+    A node belongs to the calls of all that was merged into it. Whether one of no known origin is made in a call nobody
+    knows: what it alone reads is no exit.
     """
     found: dict[Stack, TracedCall] = {}
     begun: dict[Stack, int] = {}
@@ -57,7 +58,7 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
             call = found.setdefault(stack, TracedCall(_identity(stack[-1]), len(stack) - 1))
             before = [each for each in _operands(node) if stack not in _calls_around(each)]
             call.entries.update(dict.fromkeys(before))
-            outside = {user for user in node.users if stack not in _calls_around(user)}
+            outside = {user for user in node.users if stack not in _calls_around(user) and _has_origin(user)}
             is_read = any(node not in saved if user.op == "output" else not is_backward(user) for user in outside)
             if is_read and isinstance(node.meta.get("val"), torch.Tensor):
                 call.exits[node] = meta.get("seq_nr", -1)
@@ -68,6 +69,11 @@ def _calls_around(node: fx.Node) -> dict[Stack, Mapping[str, Any]]:
     """The calls of modules that a node is made in, each with those around it, and what torch knows of it there."""
     stacks = ((_stack(meta), meta) for meta in reversed(_metas(node)))
     return {stack[: i + 1]: meta for stack, meta in stacks for i in range(len(stack))}
+
+
+def _has_origin(node: fx.Node) -> bool:
+    """Whether torch says where a node stems from, as it does not of what reads a number that it has made symbolic."""
+    return node.op == "output" or any("nn_module_stack" in meta or "stack_trace" in meta for meta in _metas(node))
 
 
 def modules_of(node: fx.Node) -> tuple[Identity, ...]:

@@ -208,7 +208,7 @@ def restored(written: Iterable[torch.Tensor]) -> Iterator[Mapping[int, torch.Ten
     Gives copies of that by ``id`` of the tensor.
     """
     distinct = {id(tensor): tensor for tensor in written}.values()
-    tensors = [tensor for tensor in distinct if torch._C._has_storage(tensor) and not tensor.is_inference()]
+    tensors = [each for each in distinct if torch._C._has_storage(each) and not (each.is_meta or each.is_inference())]
     before = [(tensor, tensor.detach(), tensor.detach().clone()) for tensor in tensors]
     leaves = [tensor for tensor in tensors if tensor.is_leaf]
     try:

@@ -328,6 +328,21 @@ def test_what_holds_no_values_is_refused(model: nn.Module, message: str) -> None
     assert run_in_float64(model, Call((torch.ones(1, 2),))) == Outcome({})
 
 
+class Like(nn.Module):
+    """Knows of a tensor its shape alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.like = torch.empty(3, 2, device="meta")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.like.shape[0]
+
+
+def test_an_attribute_that_holds_no_values_is_left_alone() -> None:
+    assert torch.equal(run(Like(), torch.ones(2)).outputs["output"], torch.full((2,), 3.0))
+
+
 def test_the_log_says_why_there_is_no_float64(said_by: Callable[[str], list[str]]) -> None:
     assert run_in_float64(nn.Linear(2, 2), Call((torch.ones(1, 3),))) == Outcome({})
     (said,) = said_by("dort_compare.trace")

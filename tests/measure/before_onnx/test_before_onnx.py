@@ -534,6 +534,25 @@ def test_what_follows_from_an_open_order_is_noise() -> None:
     assert not all(row.distance and row.distance.equal for row in report.outputs)
 
 
+class Scaled(nn.Module):
+    """Multiplies at its end by a number that it holds, which torch may make symbolic."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.scale
+
+
+def test_what_torch_makes_of_a_symbolic_number_belongs_to_no_module_for_sure() -> None:
+    report = compare(nn.Sequential(Scaled(0.5), Scaled(0.25)), (torch.randn(3, 4),), backward=True, dynamic=True)
+    assert report.verdict == "agree", str(report)
+    unsure = {row.module for row in report.modules if row.status == "unaligned" and row.kind == "output"}
+    assert {"0", "1"} <= unsure
+
+
 class Branches(nn.Module):
     """Calls modules in branches, which torch traces in plain eager too."""
 
