@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
+from dort_compare.measure.distance.blocks import blocks
 from dort_compare.measure.distance.metrics import BLOCK
 from dort_compare.measure.noise.floor import rounding
 
@@ -24,19 +25,7 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     A part is made of trailing dimensions, as few as hold `_ROW` elements: a row, mostly. Each mask has parts of about
     one size, all far smaller than the largest element; none where there are none.
     """
-    yield from _parts(expected, value, _size_of_part(expected.shape), allowed)
-
-
-def small_elements(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
-    """The same of single elements in half precision, which is computed in float32: that may lose its share of the
-    largest element of all."""
-    yield from _parts(expected, value, 1, allowed, lost=rounding(torch.float32))
-
-
-def _parts(
-    expected: torch.Tensor, value: torch.Tensor, size: int, allowed: float, lost: float = 0.0
-) -> Iterator[torch.Tensor]:
-    """Of so many elements each, further apart than ``allowed`` of their own largest one and ``lost`` of that of all."""
+    size = _size_of_part(expected.shape)
     if expected.numel() <= size:
         return
     parts, others = expected.reshape(-1, size), value.reshape(-1, size)
@@ -46,12 +35,36 @@ def _parts(
     if not len(far):
         return
     sizes = scales[far].clamp(min=torch.finfo(expected.dtype).smallest_normal)
-    apart = far[_gaps(parts, others, far) > allowed * sizes + lost * largest]
-    levels = ((largest / scales[apart].clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
+    apart = far[_gaps(parts, others, far) > allowed * sizes]
+    levels = _levels(largest, scales[apart])
     for level in levels.unique():
         mask = torch.zeros(len(parts), dtype=torch.bool, device=expected.device)
         mask[apart[levels == level]] = True
         yield mask[:, None].expand(-1, size).reshape(expected.shape)
+
+
+def small_elements(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """The same of single elements in half precision, which is computed in float32: that may lose its share of the
+    largest element of all."""
+    largest = float(_extents(expected.reshape(1, -1))) if expected.numel() else 0.0
+    lost = rounding(torch.float32) * largest + allowed * torch.finfo(expected.dtype).smallest_normal
+    levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)
+    found: set[int] = set()
+    for start, parts in blocks([expected, value], BLOCK):
+        one, other = (part.reshape(-1).float() for part in parts)
+        gaps, sizes = (one - other).abs_(), one.abs()
+        apart = (sizes < largest / FAR) & (gaps > allowed * sizes + lost)
+        if apart.any():
+            here = _levels(largest, sizes.double()).clamp(max=255).where(apart, 0).to(torch.uint8)
+            levels[start : start + len(here)] = here
+            found.update(here.unique().tolist())
+    for level in sorted(found - {0}):
+        yield (levels == level).reshape(expected.shape)
+
+
+def _levels(largest: torch.Tensor | float, sizes: torch.Tensor) -> torch.Tensor:
+    """How often the largest is `FAR` times as large."""
+    return ((largest / sizes.clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
 
 
 def _size_of_part(shape: torch.Size) -> int:

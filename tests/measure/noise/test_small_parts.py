@@ -54,6 +54,10 @@ def test_single_elements_count_beyond_what_float32_loses_of_the_largest():
     assert first.tolist() == [False, True, True, False, False]
     assert second.tolist() == [False, False, False, True, False]
     assert not list(small_parts.small_elements(right, right * 1.001, rounding(torch.bfloat16)))
+    (lost,) = small_parts.small_elements(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-3]), rounding(torch.bfloat16))
+    assert lost.tolist() == [False, True]
+    for shape in ((), (0, 3)):
+        assert not list(small_parts.small_elements(torch.ones(shape), torch.zeros(shape), rounding(torch.bfloat16)))
 
 
 def test_a_tensor_that_is_one_part_has_no_small_ones():
@@ -76,6 +80,7 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_parts, "BLOCK", block)
         found = list(small_parts.small_parts(*turned, ALLOWED))
+        elements = torch.stack([torch.zeros(shape, dtype=torch.bool), *small_parts.small_elements(*turned, ALLOWED)])
     width = next(w for w in (torch.Size(shape[-k:]).numel() for k in range(1, len(shape) + 1)) if w >= 8)
     parts = right.reshape(-1, width), (right.double() - wrong.double()).abs().reshape(-1, width).amax(-1)
     sizes = parts[0].abs().amax(-1).double()
@@ -83,3 +88,6 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
     union = torch.stack(found).any(0) if found else torch.zeros(shape, dtype=torch.bool)
     assert torch.equal(union, expected[:, None].expand(-1, width).reshape(shape))
     assert sum(int(mask.sum()) for mask in found) == int(union.sum())
+    size, gap = right.abs(), (right - wrong).abs()
+    few = (size * small_parts.FAR < size.max()) & (gap > ALLOWED * (size + size.max() + torch.finfo(right.dtype).tiny))
+    assert torch.equal(elements.sum(0), few.long())
