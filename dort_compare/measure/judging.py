@@ -18,6 +18,7 @@ from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, call_of, source_code, target_name
+from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
@@ -65,7 +66,7 @@ class Judge:
         floor = noise_floor(precision, inherited.scale or 0.0, known_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
-        local, reason = _local(executed, found.local, held)
+        local, reason = _local(executed, found.local, held, _rounds_between(onnx))
         lost = None if held is None else what_is_lost(executed.reference, held, torch_error)
         has_moved = is_astray and (local is None or not _is_unmoved(own, executed.local))
         return self._row(
@@ -157,8 +158,18 @@ def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]
     return local is not None and distance(local, own).equal
 
 
+def _rounds_between(onnx: OnnxValue) -> bool:
+    """Whether several nodes make a value that may round to its dtype on their way: those that compute in no wider one,
+    or have casts between them."""
+    computing = [i for i, op_type in enumerate(onnx.op_types) if op_type not in COMPUTE_NOTHING]
+    if len(computing) < 2:
+        return False
+    between = onnx.op_types[computing[0] : computing[-1]]
+    return onnx.computed_in is None or any(op_type.startswith("Cast") for op_type in between)
+
+
 def _local(
-    executed: Executed, whole: Distance | None, held: torch.dtype | None
+    executed: Executed, whole: Distance | None, held: torch.dtype | None, rounds_between: bool
 ) -> tuple[LocalError | None, str | None]:
     """The local error, and what else there is to say: that the nodes fail on torch's operands, or are not stable."""
     step, runs = executed.step, executed.local
@@ -173,7 +184,7 @@ def _local(
         expected, value = as_held(expected, held).to(held), value.to(held)
     if whole is None:
         whole = distance(expected, value).between("torch", "ONNX")
-    local = local_error(executed.replay, step.node, expected, value, whole)
+    local = local_error(executed.replay, step.node, expected, value, whole, rounds_between=rounds_between)
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,

@@ -59,11 +59,18 @@ class LocalError:
 
 
 def local_error(
-    replay: Replay, node: fx.Node, expected: torch.Tensor, value: torch.Tensor, whole: Distance
+    replay: Replay,
+    node: fx.Node,
+    expected: torch.Tensor,
+    value: torch.Tensor,
+    whole: Distance,
+    *,
+    rounds_between: bool = False,
 ) -> LocalError:
     """The local error of ``value``, which ONNX Runtime computed for ``node`` where torch's kernel got ``expected``.
 
-    ``whole`` is the distance of the two. NaN, inf, dtypes and shapes that differ are never noise. Of the rest is noise
+    ``whole`` is the distance of the two; ``rounds_between`` says that nodes may round to the dtype of the result on
+    their way. NaN, inf, dtypes and shapes that differ are never noise. Of the rest is noise
 
     - what lies within a few unit roundoffs of the largest element (`rounding_of`), or of each element by itself where
       that is all that an op may err (`is_exact`);
@@ -82,9 +89,9 @@ def local_error(
 
     Rows far smaller than the largest are judged once more, by their own size (`small_parts`), and so is what lies
     beside masks (`masks_of_both`) and beside elements that roundings move far more (`wild_elements`); of an op that
-    works element by element in half precision, ONNX's elements are (`small_elements`).
+    works element by element in half precision, rounded once, ONNX's elements are (`small_elements`).
     """
-    sides = _Sides(replay, node, expected, value)
+    sides = _Sides(replay, node, expected, value, rounds_between or replay.is_rounded or replay.between is not None)
     if whole.finding or whole.max_abs is None:
         return _of_finding(sides, whole)
     if not whole.equal and is_another_order(node, expected, value):
@@ -106,6 +113,7 @@ class _Sides:
     node: fx.Node
     expected: torch.Tensor
     value: torch.Tensor
+    rounds_between: bool = False
 
     @property
     def are_right_by_element(self) -> bool:
@@ -117,14 +125,16 @@ class _Sides:
         return rounding_of_sum(self.expected.dtype, 1.0, terms(self.replay, self.node, self.expected))
 
     def small_elements(self) -> Iterator[torch.Tensor]:
-        """Masks of elements far smaller than the largest, where an op works element by element in half precision."""
-        if self.expected.dtype not in HALF or not works_by_element(self.replay, self.node):
+        """Masks of elements far smaller than the largest, where an op works element by element in half precision and
+        rounds once."""
+        if self.expected.dtype not in HALF or self.rounds_between or not works_by_element(self.replay, self.node):
             return iter(())
         return small_elements(self.expected, self.value, self.allowed)
 
     def but_for(self, hidden: torch.Tensor) -> LocalError:
         """The error of the elements that are not ``hidden``; its distance is theirs."""
-        left = _Sides(self.replay, self.node, *(side.masked_fill(hidden, 0) for side in (self.expected, self.value)))
+        expected, value = (side.masked_fill(hidden, 0) for side in (self.expected, self.value))
+        left = _Sides(self.replay, self.node, expected, value)
         gap, of = distance(left.expected, left.value), InFloat64(self.replay, self.node, hidden)
         found = left.against_float64(of, gap, float(gap.scale or 0), samples=1)
         return found if found.is_noise else left.against_float64(of, gap, float(gap.scale or 0))

@@ -44,8 +44,8 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
 
 
 def small_elements(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
-    """The same of single elements in half precision, which is computed in float32: that may lose its share of the
-    largest element of all."""
+    """The same of single elements in half precision, computed in float32 and rounded once: float32 may lose its share
+    of the largest element of all."""
     largest = float(_extents(expected.reshape(1, -1))) if expected.numel() else 0.0
     lost = rounding(torch.float32) * largest + allowed * torch.finfo(expected.dtype).smallest_normal
     levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)

@@ -98,6 +98,16 @@ def test_what_float32_loses_of_the_largest_element_is_noise_in_half_precision(dt
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_nodes_round_on_their_way_is_noise_in_small_elements(dtype):
+    """PyTorch's exporter computes in half precision, step by step."""
+    generator = torch.Generator().manual_seed(0)
+    operands = [torch.randn(6, 120, generator=generator).to(dtype) for _ in range(2)]
+    model = Of(lambda a, b: torch.lerp(a, b, 0.7))
+    report = dort_compare.compare(model, operands, exporter="torch")
+    assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [1.0, 0.003])
 def test_fused_attention_may_take_the_exponential_as_half_precision_holds_it(dtype, size):
     """torch's kernel does on some processors, whatever the scores are."""
