@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder, dtype_of, shape_of
 from dort_compare.lowering.ops.elementary import expm1, sigmoid
 from dort_compare.lowering.ops.erf import erf
 from dort_compare.lowering.ops.logarithm import log1p_of_fraction
@@ -230,6 +230,11 @@ def log_sigmoid_backward(op: Builder, grad: ir.Value, x: ir.Value, buffer: ir.Va
     return op.Mul(grad, op.Where(op.Less(x, 0), op.Sub(1, ratio), ratio))
 
 
+def _halves(op: Builder, x: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
+    """Both halves along ``dim``; ONNX Runtime refuses to split no elements."""
+    return (x, x) if shape_of(x)[dim] == 0 else op.Split(x, axis=dim, num_outputs=2, _outputs=2)
+
+
 @lowering(aten.glu.default)
 @in_float32
 def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
@@ -237,7 +242,7 @@ def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
 
     The first half along ``dim`` times the sigmoid of the second.
     """
-    value, gate = op.Split(x, axis=dim, num_outputs=2, _outputs=2)
+    value, gate = _halves(op, x, dim)
     return _gated(op, value, gate)
 
 
@@ -245,7 +250,7 @@ def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
 @in_float32
 def glu_backward(op: Builder, grad: ir.Value, x: ir.Value, dim: int) -> ir.Value:
     """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
-    value, gate = op.Split(x, axis=dim, num_outputs=2, _outputs=2)
+    value, gate = _halves(op, x, dim)
     s = sigmoid(op, gate)
     of_value = op.Mul(grad, s)
     of_gate = op.Mul(op.Mul(of_value, op.Sub(1, s)), value)

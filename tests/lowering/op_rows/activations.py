@@ -35,6 +35,7 @@ def halved(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 4, 6))
     yield case(new(dtype, 4, 6), 0)
     yield case(new(dtype, 3, 0, 2), -1)
+    yield case(new(dtype, 4, 0), 1)
 
 
 SMOOTH = (
@@ -52,6 +53,7 @@ SMOOTH = (
 def halved_gradients(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 4, 3), new(dtype, 4, 6), -1)
     yield case(new(dtype, 2, 6), new(dtype, 4, 6), 0)
+    yield case(new(dtype, 4, 0), new(dtype, 4, 0), -1)
 
 
 def moderate_gradients(dtype: torch.dtype) -> Iterable[Sample]:
