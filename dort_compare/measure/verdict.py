@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.tally import OPPOSITE_INFINITIES
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
 
 Judgement = Literal["agree", "diverge"]
-_OF_ZEROS = "inf of opposite sign"
-"""What is made of zeros that are equal but for their signs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +245,7 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
     why = ""
     if row.local and _reads_the_same(row, rows):
-        sign = "a zero that it reads has the other sign, or " if _OF_ZEROS in apart else ""
+        sign = "a zero that it reads has the other sign, or " if OPPOSITE_INFINITIES in apart else ""
         why = (
             f", though right where it runs alone on the same operands: {sign}behind the nodes that make these ONNX "
             "Runtime computes it otherwise (dort-compare bisect says why)"
