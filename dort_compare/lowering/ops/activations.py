@@ -36,12 +36,7 @@ def tanh_backward(op: Builder, grad: ir.Value, y: ir.Value) -> ir.Value:
 @in_float32
 def silu(op: Builder, x: ir.Value) -> ir.Value:
     """silu(Tensor self) -> Tensor"""
-    return _gated(op, x, x)
-
-
-def _gated(op: Builder, value: ir.Value, gate: ir.Value) -> ir.Value:
-    """A value times the sigmoid of another, by a quotient: see `sigmoid`."""
-    return op.Div(value, op.Add(op.Exp(op.Neg(gate)), 1))
+    return op.Div(x, op.Add(op.Exp(op.Neg(x)), 1))
 
 
 @lowering(aten.silu_backward.default)
@@ -243,7 +238,7 @@ def glu(op: Builder, x: ir.Value, dim: int = -1) -> ir.Value:
     The first half along ``dim`` times the sigmoid of the second.
     """
     value, gate = _halves(op, x, dim)
-    return _gated(op, value, gate)
+    return op.Div(value, op.Add(op.Exp(op.Neg(gate)), 1))
 
 
 @lowering(aten.glu_backward.default)
