@@ -20,6 +20,8 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
 from dort_compare.cache.folder import FOLDER_VARIABLE
+from dort_compare.lowering import registry
+from dort_compare.lowering.precision import in_float32
 from dort_compare.runtime import program
 from dort_compare.runtime.kernels import with_kernels
 
@@ -80,6 +82,13 @@ def graphs_of() -> GraphsOf:
 def as_onnx_runtime_casts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Float16 nodes without a kernel are left to ONNX Runtime's casts, which leave out roundings between them."""
     monkeypatch.setattr(program, "with_kernels", partial(with_kernels, dtypes=[ir.DataType.BFLOAT16]))
+
+
+@pytest.fixture
+def silu_by_sigmoid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SiLU is what ONNX Runtime fuses to QuickGelu; its Sigmoid is no less than that of -18, or 0."""
+    by_sigmoid = in_float32(lambda op, x: op.Mul(x, op.Sigmoid(x)))
+    monkeypatch.setitem(registry._TABLE, torch.ops.aten.silu.default, by_sigmoid)
 
 
 @pytest.fixture

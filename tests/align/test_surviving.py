@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dort_compare.align.optimized import align_optimized
-from dort_compare.lowering import registry
 from dort_compare.provenance import FX_NODE
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace.onnx import onnx_values, optimized
@@ -91,8 +90,8 @@ def of_a_graph(graphs_of):
     return made
 
 
-def test_what_onnx_runtime_fuses_has_the_fx_nodes_that_went_into_it(of_a_graph, monkeypatch):
-    monkeypatch.setitem(registry._TABLE, torch.ops.aten.silu.default, lambda op, x: op.Mul(x, op.Sigmoid(x)))
+@pytest.mark.usefixtures("silu_by_sigmoid")
+def test_what_onnx_runtime_fuses_has_the_fx_nodes_that_went_into_it(of_a_graph):
     _, found = of_a_graph(lambda x, w: F.silu(x @ w.t()), torch.randn(3, 8), torch.randn(5, 8))
     assert (found.values["mm"].op_types, found.values["mm"].fused) == (("FusedMatMul",), ("t", "mm"))
     assert (found.values["silu"].op_types, found.values["silu"].fused) == (("QuickGelu",), ("silu",))

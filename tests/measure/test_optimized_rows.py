@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 
 import onnx
-import onnx_ir as ir
 import pytest
 import torch
 from of_function import Of
@@ -16,8 +15,6 @@ from torch.nn import functional as F
 import dort_compare
 from dort_compare.errors import ExecutionError
 from dort_compare.lowering import registered, registry
-from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.precision import in_float32
 from dort_compare.measure import optimized as optimized_room
 from dort_compare.models import PARTS, LlamaConfig, build
 from dort_compare.models.llama import ATTENTIONS
@@ -27,11 +24,6 @@ aten = torch.ops.aten
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 CASES = list(itertools.product(PARTS, ATTENTIONS, PRECISIONS, (False, True)))
 EVERYDAY = {("attention", "eager", "float32", True), ("decoder", "sdpa", "float16", False)}
-
-
-def by_sigmoid(op: Builder, x: ir.Value) -> ir.Value:
-    """SiLU as ONNX Runtime fuses it."""
-    return op.Mul(x, op.Sigmoid(x))
 
 
 def mlp() -> nn.Module:
@@ -88,9 +80,9 @@ def scale_attribute(op_type: str, attribute: str, factor: float) -> Callable[[on
     ],
     ids=["FusedMatMul", "QuickGelu"],
 )
+@pytest.mark.usefixtures("silu_by_sigmoid")
 def test_a_fusion_that_is_wrong_is_named_with_the_fx_nodes_that_went_into_it(monkeypatch, change, op_type, fused):
     changing(monkeypatch, change)
-    monkeypatch.setitem(registry._TABLE, aten.silu.default, by_sigmoid)
     report = dort_compare.compare(mlp(), (torch.randn(4, 16),), optimized=True)
     assert {row.status for row in report.rows} == {"ok"}
     assert report.verdict == "diverge"
@@ -104,8 +96,8 @@ def test_a_fusion_that_is_wrong_is_named_with_the_fx_nodes_that_went_into_it(mon
     assert {told["mm_1"]["status"]} < {"ok", "inherits"}
 
 
+@pytest.mark.usefixtures("silu_by_sigmoid")
 def test_a_fused_chain_in_half_precision_may_leave_roundings_out_but_not_more(monkeypatch):
-    monkeypatch.setitem(registry._TABLE, aten.silu.default, in_float32(by_sigmoid))
     report = dort_compare.compare(mlp(), (torch.randn(4, 16),), autocast=torch.float16, optimized=True)
     assert report.verdict == "agree", str(report)
     assert report.optimized is not None

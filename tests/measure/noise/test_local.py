@@ -88,12 +88,11 @@ def test_small_elements_of_half_precision_are_no_noise_beside_large_ones(dtype):
     assert not of_gelu(x, F.gelu(x).where((x < -0.5) | (x > -0.4), 0))
 
 
+@pytest.mark.usefixtures("silu_by_sigmoid")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_what_float32_loses_of_the_largest_element_is_noise_in_half_precision(dtype):
-    """ONNX Runtime's Sigmoid is no less than that of -18."""
-    x = torch.linspace(-40, 8, 481).to(dtype)
-    assert not (F.silu(x)[0] == x[0] * torch.sigmoid(torch.tensor(-18.0))).any()
-    report = dort_compare.compare(Of(F.silu), (x.requires_grad_(),), backward=True)
+    """The Sigmoid is right to the last places of 1."""
+    report = dort_compare.compare(Of(F.silu), (torch.linspace(-40, 8, 481).to(dtype),))
     assert report.verdict == "agree", str(report)
 
 
