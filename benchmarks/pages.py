@@ -15,8 +15,11 @@ from pathlib import Path
 
 import torch
 
-ALLOCATING = ("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-"""Variables of the environment that decide how memory is allocated."""
+CHOSEN = (
+    *("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"),
+    *("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"),
+)
+"""Variables of the environment that decide how memory is allocated, and how long threads of torch wait busily."""
 
 
 def processor() -> str:
@@ -27,12 +30,12 @@ def processor() -> str:
 
 
 def command() -> str:
-    """What a person types to measure the same: with how the environment has memory allocated, without the journal of a
+    """What a person types to measure the same: with what of the environment decides figures, without the journal of a
     run that went on where another stopped."""
     journal = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     journal.add_argument("--journal")
     _, flags = journal.parse_known_args()
-    chosen = [f"{name}={os.environ[name]}" for name in ALLOCATING if name in os.environ]
+    chosen = [f"{name}={os.environ[name]}" for name in CHOSEN if name in os.environ]
     return shlex.join([*chosen, "python", f"benchmarks/{Path(sys.argv[0]).name}", *flags])
 
 
