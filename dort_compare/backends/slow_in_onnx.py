@@ -80,7 +80,6 @@ ELEMENT_BY_ELEMENT = {
     aten.cummax,
     aten.cummin,
     aten.cumprod,
-    aten.embedding_dense_backward,
     aten.exp2,
     aten.fmod,
     aten.grid_sampler_2d_backward,
@@ -111,6 +110,8 @@ ATTENTION = {
 """Torch's kernels hold few scores at a time, and none behind the diagonal of causal ones."""
 LONG = 2**11
 """Queries of a head from which on attention is left to torch."""
+MAPPED = 2**23
+"""Elements of float32 from which on the memory that glibc gives is mapped anew, and cleared, at every call of torch's."""
 WRITES = {
     aten._unsafe_index_put,
     aten.index_add,
@@ -138,9 +139,16 @@ def _reads_integers(node: fx.Node) -> bool:
     return not dtype.is_floating_point and dtype != torch.bool
 
 
+def _writes_many_rows(node: fx.Node) -> bool:
+    """Whether a gradient of an embedding is of many rows, or of a table that torch's memory need not be mapped for."""
+    rows, table = (elements(each.meta["val"]) or 0 for each in (node.all_input_nodes[0], node))
+    return table < MAPPED or rows * 8 >= table
+
+
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
     aten.index_put: _adds,
     aten._unsafe_index_put: _adds,
+    aten.embedding_dense_backward: _writes_many_rows,
     aten.max_pool2d_with_indices: _gives_places,
     aten.max_pool3d_with_indices: _gives_places,
     aten.put: _adds,
