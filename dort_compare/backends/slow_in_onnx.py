@@ -111,7 +111,7 @@ ATTENTION = {
 LONG = 2**11
 """Queries of a head from which on attention is left to torch."""
 MAPPED = 2**23
-"""Elements of float32 from which on the memory that glibc gives is mapped anew, and cleared, at every call of torch's."""
+"""Elements of float32 from which on glibc's memory is mapped anew, and cleared, at every call of torch's."""
 WRITES = {
     aten._unsafe_index_put,
     aten.index_add,

@@ -26,7 +26,7 @@ CASES = cases(ROWS)
 OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 
-MOST = 32
+MOST = 16
 """Calls of a row that run every day."""
 
 

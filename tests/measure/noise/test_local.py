@@ -333,7 +333,7 @@ def added_in_sequence(x: Tensor) -> Tensor:
     return torch.from_numpy(np.add.accumulate(x.numpy(), axis=0)[-1])
 
 
-@every_pair(dtype=(torch.float32, torch.float64), shape=((8192, 64), (1_000_000, 1)), mean=(0.0, 1.0), seed=(0, 1, 2))
+@every_pair(dtype=(torch.float32, torch.float64), shape=((8192, 64), (1_000_000, 1)), mean=(0.0, 1.0), seed=(0, 1))
 def test_many_terms_may_be_added_one_after_another(shape, mean, seed, dtype):
     """ONNX Runtime adds rows so; torch adds in pairs."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype) + mean
