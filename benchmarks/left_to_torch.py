@@ -60,7 +60,7 @@ def scattered(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[
 
 def of_a_large_table(x: Tensor) -> Function:
     """The gradient of an embedding whose memory torch has mapped anew in every call, for an index for each row."""
-    rows = slow_in_onnx.MAPPED // WIDTH
+    rows = slow_in_onnx.MAPPED // x.itemsize // WIDTH
     index = torch.randint(rows, (len(x),), generator=torch.Generator().manual_seed(1))
     return lambda x: aten.embedding_dense_backward(x, index, rows, -1, False)
 

@@ -31,6 +31,10 @@ WAYS = ("eager", "let go", "busy")
 ROUND_SECONDS, STEPS = 0.05, 5
 
 
+def stay() -> None:
+    """Leaves torch's threads as they are."""
+
+
 def trained(part: str, size: tuple[int, int], way: str) -> Callable[[], float]:
     """A training step of a part, always of the same weights at first; it returns the loss."""
     model, inputs = build(part, LlamaConfig(layers=1), batch=size[0], seq=size[1])
@@ -44,7 +48,7 @@ def trained(part: str, size: tuple[int, int], way: str) -> Callable[[], float]:
         optimizer.step()
         return loss.item()
 
-    return mock.patch.object(torch_threads, "let_go", new=int)(step) if way == "busy" else step
+    return mock.patch.object(torch_threads, "let_go", new=stay)(step) if way == "busy" else step
 
 
 def line(part: str, size: tuple[int, int], rounds: int) -> list[str]:

@@ -110,8 +110,8 @@ ATTENTION = {
 """Torch's kernels hold few scores at a time, and none behind the diagonal of causal ones."""
 LONG = 2**11
 """Queries of a head from which on attention is left to torch."""
-MAPPED = 2**23
-"""Elements of float32 from which on glibc's memory is mapped anew, and cleared, at every call of torch's."""
+MAPPED = 2**25
+"""Bytes from which on glibc has the memory of a tensor mapped anew, and cleared, at every call of torch's."""
 WRITES = {
     aten._unsafe_index_put,
     aten.index_add,
@@ -140,9 +140,13 @@ def _reads_integers(node: fx.Node) -> bool:
 
 
 def _writes_many_rows(node: fx.Node) -> bool:
-    """Whether a gradient of an embedding is of many rows, or of a table that torch's memory need not be mapped for."""
-    rows, table = (elements(each.meta["val"]) or 0 for each in (node.all_input_nodes[0], node))
-    return table < MAPPED or rows * 8 >= table
+    """Whether a gradient of an embedding is not of few rows of a table whose memory torch would have mapped anew.
+
+    In half precision it always is: ONNX Runtime adds up in a table of float32.
+    """
+    table, rows = node.meta["val"], node.all_input_nodes[0].meta["val"]
+    size, written = elements(table) or 0, elements(rows) or 0
+    return table.itemsize < 4 or size * table.itemsize < MAPPED or written * 16 >= size
 
 
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {

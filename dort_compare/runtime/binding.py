@@ -11,6 +11,7 @@ from onnxruntime.capi import _pybind_state as native
 from torch.utils.dlpack import to_dlpack
 
 from dort_compare.dtypes import in_parts
+from dort_compare.runtime.torch_threads import letting_go
 
 _DTYPES = {
     torch.float64: np.float64,
@@ -34,13 +35,20 @@ _BOOLEANS_ARE_BYTES = hasattr(native.OrtValueVector, "bool_tensor_indices")
 class Binding:
     """The inputs and outputs of a session, in the order in which ``run`` takes and returns their tensors.
 
-    ``outputs`` gives, by name, the device of each output.
+    ``outputs`` gives, by name, the device of each output. With ``on_cpu`` the session runs there alone, and torch's
+    threads let go of the cores before.
     """
 
     def __init__(
-        self, session: ort.InferenceSession, inputs: Sequence[str], outputs: Mapping[str, torch.device]
+        self,
+        session: ort.InferenceSession,
+        inputs: Sequence[str],
+        outputs: Mapping[str, torch.device],
+        *,
+        on_cpu: bool = False,
     ) -> None:
-        self._session = session
+        run = session.run_with_ortvaluevector
+        self._run = letting_go(run) if on_cpu else run
         self._inputs = list(inputs)
         self._outputs = list(outputs)
         self._devices = [_ort_device(device) for device in outputs.values()]
@@ -65,7 +73,7 @@ class Binding:
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))
             names.append(name)
-        self._session.run_with_ortvaluevector(run_options, names, feeds, self._outputs, results, self._devices)
+        self._run(run_options, names, feeds, self._outputs, results, self._devices)
         found: list[torch.Tensor] = results.to_dlpacks(torch._C._from_dlpack)
         for i in results.bool_tensor_indices() if _BOOLEANS_ARE_BYTES else ():
             found[i] = found[i].view(torch.bool)

@@ -16,7 +16,7 @@ import torch
 from dort_compare import provenance
 from dort_compare.captures import read_by
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
-from dort_compare.runtime import torch_memory, torch_threads
+from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import Provider, SessionSettings
@@ -71,8 +71,7 @@ class Session:
         all_names = [*inputs, *self.constants]
         handed = [i for i, name in enumerate(all_names) if name in self.read]
         names = [all_names[i] for i in handed]
-        binding = Binding(self.onnx_session, names, outputs)
-        run_alone = torch_threads.with_the_cores(binding.run)
+        binding = Binding(self.onnx_session, names, outputs, on_cpu=self.stream is None)
         constants = list(self.constants.values())
         on_cpu = [i for i, name in enumerate(names) if name in self.on_cpu]
         options = ort.RunOptions()
@@ -87,7 +86,7 @@ class Session:
                 for i in on_cpu:  # ONNX Runtime would not wait for the copy that it makes
                     given[i] = given[i].cpu()
                 if self.stream is None:
-                    return run_alone(given, options)
+                    return binding.run(given, options)
                 return _in_order(self.stream, binding, given, options)
             except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
                 raise without_memory(tensors) or _explained(problem, self.origins) from None

@@ -237,20 +237,25 @@ def test_what_is_slow_in_onnx_runtime_is_left_from_some_size_on(made: list[set[s
         assert not said_by("dort_compare")
 
 
+LARGE = slow_in_onnx.MAPPED // torch.float32.itemsize // 16
+
+
 @pytest.mark.parametrize(
-    ("table", "rows", "is_left"),
+    ("table", "rows", "dtype", "is_left"),
     [
-        (9, ROWS, True),
-        (slow_in_onnx.MAPPED // 16 - 1, 32, True),
-        (slow_in_onnx.MAPPED // 16, 32, False),
-        (slow_in_onnx.MAPPED // 16, slow_in_onnx.MAPPED // 16 // 8, True),
+        (9, ROWS, torch.float32, True),
+        (LARGE - 1, 32, torch.float32, True),
+        (LARGE, 32, torch.float32, False),
+        (LARGE // 2, 32, torch.float64, False),
+        (2 * LARGE, 32, torch.float16, True),
+        (LARGE, LARGE // 16, torch.float32, True),
     ],
-    ids=["many rows", "few rows", "few rows of a large table", "many rows of a large table"],
+    ids=["many rows", "few rows", "of a large table", "in float64", "in float16", "many rows of a large table"],
 )
 def test_gradients_of_what_is_read_at_indices_are_left(
-    made: list[set[str]], table: int, rows: int, is_left: bool
+    made: list[set[str]], table: int, rows: int, dtype: torch.dtype, is_left: bool
 ) -> None:
-    model, inputs = nn.Sequential(nn.Embedding(table, 16), nn.Tanh()), (torch.arange(rows) % 9,)
+    model, inputs = nn.Sequential(nn.Embedding(table, 16, dtype=dtype), nn.Tanh()), (torch.arange(rows) % 9,)
     right = gradients(model, model, inputs)
     torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
     assert any("embedding_dense_backward" in program for program in made) is not is_left
