@@ -7,7 +7,7 @@ default, and with `fallback=False`, which leaves nothing to torch. Eager and the
 results of both have been held against those of float64. The first line of a function is of as many elements as it is
 left to torch from, the second of 16 times as many; those of the factorizations are square matrices, attention has 8
 heads of width 64 and twice as many queries in the second line. Functions of indices read or write rows of 16 elements.
-The gradient of a large embedding, of few rows, is not left: there *left* is ONNX Runtime, too.
+The first line of the gradient of a large embedding, of few rows, is not left: there *left* is ONNX Runtime, too.
 A ratio is the median of the ratios within a round: above 1, leaving it takes less time.
 """
 
