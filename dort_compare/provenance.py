@@ -190,3 +190,10 @@ def call_of(node: fx.Node) -> fx.Node:
     while node.target is operator.getitem:
         node = node.all_input_nodes[0]
     return node
+
+
+def shown_call(node: fx.Node) -> fx.Node:
+    """The call whose numbers ``node`` shows: ``call_of``, but where it shows the parts of a complex result, which no
+    ONNX value stands for, what has computed that."""
+    is_of_call = node.target is torch.ops.aten.view_as_real.default and node.all_input_nodes[0].op == "call_function"
+    return call_of(node.all_input_nodes[0] if is_of_call else node)

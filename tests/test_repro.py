@@ -96,6 +96,29 @@ def test_what_departs_departs_there_too(dump: Path, tmp_path: Path) -> None:
     assert "aten.tanh.default" in (out / "README.md").read_text()
 
 
+def transformed(x: Tensor) -> Tensor:
+    spectrum = torch.fft.rfft(x.sin())
+    return torch.fft.irfft(torch.fft.fft(spectrum * 2j + spectrum.conj()))
+
+
+@pytest.mark.parametrize("wrong", [aten._fft_r2c.default, aten._fft_c2c.default])
+def test_of_a_complex_result_the_parts_are_shown(wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = registry.registered()[wrong]
+
+    def scaled(op: Any, *args: Any) -> Any:
+        return op.Mul(right(op, *args), op.const(1.001, torch.float32))
+
+    monkeypatch.setitem(registry._TABLE, wrong, scaled)
+    torch.manual_seed(0)
+    torch.compile(transformed, backend=DebugBackend(dump=tmp_path / "dump"))(torch.randn(2, 12))
+    run = dumped_run(graphs_in(tmp_path / "dump")[0], "cpu", CPU)
+    departing = {
+        name: case_of(run, name).departs for name in ("_fft_r2c", "view_as_real_default", "_fft_c2c", "_fft_c2r")
+    }
+    is_first = wrong is aten._fft_r2c.default
+    assert list(departing.values()) == [is_first, is_first, not is_first, False]
+
+
 def test_what_agrees_agrees_there_too(dump: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = dumped_run(graphs_in(dump)[0], "cpu", CPU)

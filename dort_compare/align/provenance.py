@@ -35,7 +35,7 @@ def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:
     graph = model.graph
     described = [(value.name, provenance.metadata_of(value)) for value in (*graph.value_info, *graph.output)]
     stands = {name: (metadata, origin) for name, metadata in described if (origin := Provenance.read(metadata))}
-    makers = _Makers(graph.node, stands.keys())
+    makers = _Makers(graph.node, {name: set(origin.fx_node.split()) for name, (_, origin) in stands.items()})
     found: dict[str, OnnxValue] = {}
     for name, (metadata, origin) in stands.items():
         if name not in makers.producers:
@@ -60,11 +60,12 @@ def node_name(node: onnx.NodeProto) -> str:
 
 
 class _Makers:
-    """Which nodes of a graph were made for an FX node; ``stands`` are the values that stand for one."""
+    """Which nodes of a graph were made for an FX node; ``stands`` gives, by value, the FX nodes that it stands for."""
 
-    def __init__(self, nodes: Sequence[onnx.NodeProto], stands: Set[str]) -> None:
+    def __init__(self, nodes: Sequence[onnx.NodeProto], stands: Mapping[str, Set[str]]) -> None:
         self._nodes = list(nodes)
         self._stands = stands
+        self._shown = set().union(*stands.values())
         self._fx_nodes = [set(provenance.metadata_of(node).get(provenance.FX_NODE, "").split()) for node in nodes]
         self.producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
         self._made_for: dict[str, list[int]] = {}
@@ -88,7 +89,7 @@ class _Makers:
         return found
 
     def _is_of_the_call_of(self, reader: int, name: str) -> bool:
-        """Whether what ``reader`` reads by that name was made for the same FX node, which a node need not say of what
-        stands for none."""
+        """Whether what ``reader`` reads by that name was made for the same FX node, or for one that no value stands
+        for, as for complex ones; which a node need not say of what stands for none."""
         ahead, behind = self._fx_nodes[self.producers[name]], self._fx_nodes[reader]
-        return bool(ahead & behind) or (name not in self._stands and not (ahead and behind))
+        return bool(ahead & behind) or (name not in self._stands and (not behind or ahead.isdisjoint(self._shown)))

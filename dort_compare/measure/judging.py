@@ -17,7 +17,7 @@ from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
-from dort_compare.provenance import Phase, Provenance, call_of, source_code, target_name
+from dort_compare.provenance import Phase, Provenance, shown_call, source_code, target_name
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
@@ -114,16 +114,16 @@ class Judge:
             self.astray.add(node)
 
     def _row(self, node: fx.Node, expected: torch.Tensor, status: Status, **measured: object) -> Row:
-        origin = Provenance.of(node, self.phase)
+        origin, call = Provenance.of(node, self.phase), shown_call(node)
         return Row(
             phase=self.phase,
             graph=self.graph,
             fx_node=node.name,
-            call=call_of(node).name,
-            target=target_name(call_of(node)),
+            call=call.name,
+            target=target_name(call),
             module=origin.module,
             source=origin.source,
-            code=source_code(call_of(node)),
+            code=source_code(call),
             operands=tuple(operand.name for operand in _operands(node)),
             dtype=dtype_name(expected.dtype),
             shape=tuple(expected.shape),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -11,18 +10,19 @@ import torch
 from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
-from dort_compare.dtypes import infinite_from
+from dort_compare.dtypes import infinite_from, is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.distance.metrics import deviation, distance
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
-from dort_compare.provenance import Provenance, call_of
+from dort_compare.provenance import Provenance, shown_call
 from dort_compare.repro.cut import cut_names, cut_out
 from dort_compare.runtime.binding import device_of
 from dort_compare.scalars import as_fed
 from dort_compare.trace import GraphRun, Replay
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.parts import Parts
+from dort_compare.trace.replay import chain_to
 
 
 @dataclass(frozen=True)
@@ -84,20 +84,22 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
     parts = Parts(run.onnx_model, run.providers, device_of(run.inputs.values()))
     nodes, reads = cut_names(parts, results.keys(), {*run.inputs, *stands.values()})
     operands = {name: as_fed(value) for name, value in run.inputs.items() if name in reads}
+    chains = {node: _chain(node, stands) for node in results.values()}
+    wanted = {node for result, chain in chains.items() for node in (*chain, result)}
     steps: dict[fx.Node, Step] = {}
     for step in lockstep(run.graph_module, list(run.inputs.values())):
         name = stands.get(step.node.name, "")
         if name in reads and name not in operands:
             operands[name] = as_fed(step.value)
-        if step.node in results.values():
+        if step.node in wanted:
             steps[step.node] = step
-            if len(steps) == len(results):
+            if len(steps) == len(wanted):
                 break
     try:
         made: Mapping[str, torch.Tensor] | str = parts.run(nodes, list(results), operands)[0]
     except ExecutionError as problem:
         made = str(problem)
-    found = [_result(name, steps[node], made) for name, node in results.items()]
+    found = [_result(name, steps[node], _replay(node, chains[node], steps), made) for name, node in results.items()]
     model = cut_out(run.onnx_model, nodes, operands, {result.name: result.expected for result in found})
     names = [name for name, _ in run.providers]
     return Case(Provenance.of(call, run.phase), model, operands, found, names)
@@ -109,18 +111,36 @@ def _call(run: GraphRun, name: str) -> fx.Node:
         raise UsageError(
             f"graph {run.index} has no call {name!r}{nearest(name, list(calls))}; check names those that differ"
         )
-    return call_of(calls[name])
+    return shown_call(calls[name])
 
 
 def _results(call: fx.Node) -> list[fx.Node]:
-    """The values that a call computes: itself, or the elements of what it returns."""
-    elements = [node for node in call.users if node.target is operator.getitem]
-    return elements if isinstance(call.meta.get("val"), (tuple, list)) else [call]
+    """The values that a call computes: itself, or the elements of what it returns, or the parts of a complex tensor."""
+    value = call.meta.get("val")
+    shown = [node for node in call.users if shown_call(node) is call]
+    return shown if isinstance(value, tuple | list) or is_complex_tensor(value) else [call]
 
 
-def _result(name: str, step: Step, made: Mapping[str, torch.Tensor] | str) -> Result:
+def _chain(node: fx.Node, stands: Container[str]) -> list[fx.Node]:
+    """The calls between the values that the ONNX nodes of ``node`` read and those that it reads, which complex ones
+    are: no ONNX value stands for these."""
+    reads = (read for read in node.all_input_nodes if read.op == "call_function")
+    is_cut = any(is_complex_tensor(read.meta.get("val")) and read.name not in stands for read in reads)
+    return chain_to(node, stands) if is_cut else []
+
+
+def _replay(node: fx.Node, chain: Sequence[fx.Node], steps: Mapping[fx.Node, Step]) -> Replay:
+    values = dict(steps[node].operands)
+    if not chain:
+        return Replay(values)
+    for each in chain:
+        values |= steps[each].operands
+    made = {each.name for each in chain}
+    return Replay({name: value for name, value in values.items() if name not in made}, chain)
+
+
+def _result(name: str, step: Step, replay: Replay, made: Mapping[str, torch.Tensor] | str) -> Result:
     expected = as_fed(step.value)
-    replay = Replay(step.operands)
     exact = replay.value(step.node, in_float64=True) if expected.is_floating_point() else None
     exact = exact if exact is not None and exact.shape == expected.shape else None
     floor = rounding(expected.dtype) * _scale(expected)

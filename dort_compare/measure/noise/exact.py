@@ -1,4 +1,4 @@
-"""Ops whose every element is right by itself: rounded once, or taken as it is."""
+"""Ops whose every element is right by itself: rounded once, taken as it is, or what one elementary function makes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ _OTHERS = {
     *(getattr(aten, f"{kind}_pad{n}d").default for kind in ("reflection", "replication") for n in (1, 2, 3)),
     *(getattr(aten, f"upsample_nearest{n}d").default for n in (1, 2, 3)),
 }
+ELEMENTARY = {aten.exp.default, aten.reciprocal.default, aten.rsqrt.default, aten.sqrt.default, aten.tanh.default}
+"""Functions of one number whose small results torch and ONNX Runtime have right to a few roundings of themselves."""
 _CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim, aten.min.dim, aten.mode.default,
            aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim, aten.cummax.default, aten.cummin.default,
            aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default}  # fmt: skip
@@ -39,13 +41,15 @@ _CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim,
 def is_exact(node: fx.Node) -> bool:
     """Whether an element of the result depends on few operands, and is off by one rounding of its own at most.
 
-    IEEE 754 asks that of sums, products and quotients of two numbers; what chooses, moves or shows does not round.
+    IEEE 754 asks that of sums, products and quotients of two numbers; what chooses, moves or shows does not round, and
+    functions of one number are off by a few at most.
     """
     if node.target in SUMS:
         return bool(factor(node.args, node.kwargs) == 1)  # else two roundings
     if node.target is operator.getitem:
         return getattr(node.args[0], "target", None) in _CHOOSE
-    return node.target in _OTHERS or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)
+    is_known = node.target in _OTHERS or node.target in ELEMENTARY
+    return is_known or (isinstance(node.target, torch._ops.OpOverload) and node.target.is_view)
 
 
 def right_elements(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
