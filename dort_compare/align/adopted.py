@@ -65,8 +65,11 @@ def _label_by_name(
     }
     outputs = {value.name for value in model.graph.output}
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
-    for name in (labels.keys() & computed) - {value.name for value in known.values()}:
-        if name in outputs or fits(name):
+    named = {value.name for value in known.values()}
+    for name in labels.keys() & computed:
+        if name in named:
+            _add_fx_nodes(declared[name], labels[name])
+        elif name in outputs or fits(name):
             _label(declared.get(name) or model.graph.value_info.add(name=name), labels[name])
     made = {
         by_position.get(name, name): provenance.metadata_of(node)
@@ -78,6 +81,14 @@ def _label_by_name(
         if provenance.FX_NODE not in provenance.metadata_of(node):
             found = (made.get(name) or labels.get(name) for name in node.output)
             _label(node, next(filter(None, found), {}))
+
+
+def _add_fx_nodes(value: onnx.ValueInfoProto, metadata: Mapping[str, str]) -> None:
+    """Lets a value that stands for an FX node stand for that of its name, too: a tool has handed it on under the name
+    of an output."""
+    for entry in value.metadata_props:
+        if entry.key == provenance.FX_NODE:
+            entry.value = " ".join([entry.value, metadata[provenance.FX_NODE]])
 
 
 def _forget_copies(model: onnx.ModelProto, names: Mapping[str, str]) -> None:

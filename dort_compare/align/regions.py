@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 import onnx
@@ -28,30 +28,41 @@ def values_by_region(graph: fx.GraphModule, model: onnx.ModelProto) -> Mapping[s
     compared = {name: stands[name] for name in calls if name in stands and not stands[name].opaque}
     first = {value.name: fx_node for fx_node, value in reversed(compared.items())}
     parts = Parts(model, [], torch.device("cpu"))
-    places = {fx_node: parts.producers[value.name] for fx_node, value in compared.items()}
+    places = {fx_node: parts.producers.get(parts.root(value.name)) for fx_node, value in compared.items()}
     run = LocalRun(parts, {}, [value.name for value in compared.values()])
     found = dict(stands)
     for name, fx_node in first.items():
-        region = run.nodes(name)
-        nodes = [node for node in map(parts.nodes.__getitem__, region) if INSERTED not in metadata_of(node)]
+        region = frozenset(run.nodes(name))
+        reads = {read for i in region for read in parts.reads[i] if parts.producers.get(read) not in region}
+        nodes = [node for node in map(parts.nodes.__getitem__, sorted(region)) if INSERTED not in metadata_of(node)]
+        elsewhere: Container[str] = _Elsewhere(stands, places, region)
+        if not reads - parts.constants.keys() <= _operands(calls[fx_node], stands):
+            elsewhere = {other for other, value in stands.items() if value.name in reads}
         found[fx_node] = replace(
             stands[fx_node],
             nodes=tuple(map(node_name, nodes)),
             op_types=tuple(node.op_type for node in nodes),
-            fused=_calls_to(calls[fx_node], _Elsewhere(stands, places, frozenset(region))),
+            fused=_calls_to(calls[fx_node], elsewhere),
         )
     return found
+
+
+def _operands(node: fx.Node, stands: Mapping[str, OnnxValue]) -> Set[str]:
+    """The ONNX values of what the call reads."""
+    names = [read.name for read in call_of(node).all_input_nodes]
+    return {stands[name].name if name in stands else name for name in names}
 
 
 @dataclass(frozen=True)
 class _Elsewhere(Container[str]):
     """The FX nodes that have a value which no node of a region makes.
 
-    ``places`` gives, of those that are compared, where in the model the node stands that makes the value.
+    ``places`` gives, of those that are compared, where in the model the node stands that makes the elements of the
+    value; None where that is none, as of inputs.
     """
 
     stands: Mapping[str, OnnxValue]
-    places: Mapping[str, int]
+    places: Mapping[str, int | None]
     region: frozenset[int]
 
     def __contains__(self, fx_node: object) -> bool:
