@@ -46,6 +46,23 @@ def test_a_product_that_is_handed_on_under_its_name_agrees(tmp_path: Path) -> No
     assert {row.status for row in report.rows} == {"ok"}
 
 
+def test_a_product_that_is_made_a_second_time_agrees(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Of(lambda x, w: (y := x @ w).exp() + (y - y.amax(1, keepdim=True)))
+    compare(model, (torch.randn(8, 32), torch.randn(32, 8)), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    place, product = next((i, node) for i, node in enumerate(other.graph.node) if node.op_type == "MatMul")
+    second = onnx.NodeProto()
+    second.CopyFrom(product)
+    second.name, second.output[0] = "second", "mm_again"
+    for node in other.graph.node:
+        if node.op_type == "Sub":
+            node.input[0] = "mm_again"
+    other.graph.node.insert(place + 1, second)
+    report = checked(tmp_path, other)
+    assert {row.status for row in report.rows} == {"ok"}, str(report)
+
+
 def test_a_fault_on_the_way_to_an_output_is_named_there_alone(tmp_path: Path) -> None:
     torch.manual_seed(0)
     compare(Of(product), (torch.randn(8, 32), torch.randn(32, 8)), dump=tmp_path / "dump")

@@ -80,9 +80,10 @@ def run_module(
     ``buffers`` gives those that there are by name, as the method ``named_buffers`` of a module does.
 
     The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
-    tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. No ``.grad`` is
-    touched, the random state stays, and parameters, buffers, other tensors in attributes and arguments that the call
-    writes in place get their content back, and are leaves of autograd again. Attributes that it sets are as before.
+    tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. What backward passes
+    of the model's own add to ``.grad`` counts, too. Every ``.grad`` is as before afterwards, the random state stays,
+    and parameters, buffers, other tensors in attributes and arguments that the call writes in place get their content
+    back, and are leaves of autograd again. Attributes that it sets are as before.
 
     Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
     (gradients that the model takes itself), or by a parameter that is made of other tensors, writes what requires
@@ -96,7 +97,8 @@ def run_module(
     held = {**arguments, **dict(plain_tensors(buffers()))}
     written = [*_written(function, call), *held.values()]
     sources = {name: each for name, each in arguments.items() if each.requires_grad}
-    with _mended(), seeded(), attributes_kept(function), restored(written) as before:
+    apart = _without_gradients(list({id(source): source for source in sources.values()}.values()))
+    with _mended(), seeded(), attributes_kept(function), apart, restored(written) as before:
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
@@ -142,11 +144,28 @@ def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[
     if sources and loss.requires_grad:
         found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
     gradients = {name: _dense(gradient) for name, gradient in zip(sources, found, strict=False) if gradient is not None}
+    for name, source in sources.items():
+        if source.is_leaf and source.grad is not None:
+            added = _dense(source.grad)
+            gradients[name] = gradients[name] + added if name in gradients else added
     if not gradients:
         raise NothingToDifferentiateError(
             "backward=True, but no output depends on a parameter or argument that requires grad"
         )
     return gradients
+
+
+@contextmanager
+def _without_gradients(sources: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Lets ``.grad`` hold only what backward passes of the model's own add to it, as those of reversible layers do."""
+    before = [(tensor, tensor.grad) for tensor in sources if tensor.is_leaf]
+    for tensor, _ in before:
+        tensor.grad = None
+    try:
+        yield
+    finally:
+        for tensor, gradient in before:
+            tensor.grad = gradient
 
 
 @contextmanager

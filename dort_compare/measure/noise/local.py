@@ -22,6 +22,7 @@ from dort_compare.measure.noise.extremes import (
     may_be_extreme,
 )
 from dort_compare.measure.noise.floor import LOOSE, growth, rounding_of, rounding_of_sum
+from dort_compare.measure.noise.inner_magnitude import inner_magnitude
 from dort_compare.measure.noise.sensitivity import (
     InFloat64,
     of_operands,
@@ -89,9 +90,9 @@ def local_error(
 
     Rows far smaller than the largest are judged once more, by their own size (`small_parts`), and so is what lies
     beside masks (`masks_of_both`) and beside elements that roundings move far more (`wild_elements`); of an op that
-    works element by element in half precision, rounded once, ONNX's elements are (`small_elements`).
+    works element by element in float32, or in half precision rounded once, ONNX's elements are (`small_elements`).
     """
-    sides = _Sides(replay, node, expected, value, rounds_between or replay.is_rounded or replay.between is not None)
+    sides = _Sides(replay, node, expected, value, rounds_between)
     if whole.finding or whole.max_abs is None:
         return _of_finding(sides, whole)
     if not whole.equal and is_another_order(node, expected, value):
@@ -125,11 +126,14 @@ class _Sides:
         return rounding_of_sum(self.expected.dtype, 1.0, terms(self.replay, self.node, self.expected))
 
     def small_elements(self) -> Iterator[torch.Tensor]:
-        """Masks of elements far smaller than the largest, where an op works element by element in half precision and
-        rounds once."""
-        if self.expected.dtype not in HALF or self.rounds_between or not works_by_element(self.replay, self.node):
+        """Masks of elements far smaller than the largest, where an op works element by element, float64 is a measure
+        for it, and what is in half precision is rounded once."""
+        dtype, is_rounded = self.expected.dtype, self.replay.is_rounded or self.replay.between is not None
+        is_fine = dtype == torch.float32 or (dtype in HALF and not self.rounds_between)
+        if is_rounded or not is_fine or not works_by_element(self.replay, self.node):
             return iter(())
-        return small_elements(self.expected, self.value, self.allowed)
+        inner = inner_magnitude(self.replay, self.node)
+        return iter(()) if inner is None else small_elements(self.expected, self.value, self.allowed, inner)
 
     def but_for(self, hidden: torch.Tensor) -> LocalError:
         """The error of the elements that are not ``hidden``; its distance is theirs."""

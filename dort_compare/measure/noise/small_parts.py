@@ -43,16 +43,20 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
         yield mask[:, None].expand(-1, size).reshape(expected.shape)
 
 
-def small_elements(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
-    """The same of single elements in half precision, computed in float32 and rounded once: float32 may lose its share
-    of the largest element of all."""
+def small_elements(
+    expected: torch.Tensor, value: torch.Tensor, allowed: float, inner: torch.Tensor
+) -> Iterator[torch.Tensor]:
+    """The same of single elements; ``inner`` (broadcast to their shape) says how large the numbers are that each is
+    computed of, at most: kernels may lose their share of those."""
     largest = float(_extents(expected.reshape(1, -1))) if expected.numel() else 0.0
-    lost = rounding(torch.float32) * largest + allowed * torch.finfo(expected.dtype).smallest_normal
+    computed_in = torch.promote_types(expected.dtype, torch.float32)
+    smallest = allowed * torch.finfo(expected.dtype).smallest_normal
     levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)
     found: set[int] = set()
-    for start, parts in blocks([expected, value], BLOCK):
-        one, other = (part.reshape(-1).float() for part in parts)
+    for start, parts in blocks([expected, value, inner.expand(expected.shape)], BLOCK):
+        one, other, of = (part.reshape(-1).to(computed_in) for part in parts)
         gaps, sizes = (one - other).abs_(), one.abs()
+        lost = of.clamp(max=largest) * rounding(computed_in) + smallest
         apart = (sizes < largest / FAR) & (gaps > allowed * sizes + lost)
         if apart.any():
             here = _levels(largest, sizes.double()).clamp(max=255).where(apart, 0).to(torch.uint8)

@@ -11,6 +11,8 @@ from dort_compare.measure.noise import small_parts
 from dort_compare.measure.noise.floor import rounding
 
 ALLOWED = rounding(torch.float32)
+ANY = torch.tensor(torch.inf)
+"""The numbers that an element is computed of may be as large as the largest of all."""
 
 
 def rows(*sizes: float, width: int = 8) -> torch.Tensor:
@@ -50,14 +52,23 @@ def test_neither_infinity_nor_nan_is_a_size():
 
 def test_single_elements_count_beyond_what_float32_loses_of_the_largest():
     right = torch.tensor([256.0, -2.0, 1.5, 1e-2, 1e-6])
-    (first, second) = small_parts.small_elements(right, right * 1.1, rounding(torch.bfloat16))
+    (first, second) = small_parts.small_elements(right, right * 1.1, rounding(torch.bfloat16), ANY)
     assert first.tolist() == [False, True, True, False, False]
     assert second.tolist() == [False, False, False, True, False]
-    assert not list(small_parts.small_elements(right, right * 1.001, rounding(torch.bfloat16)))
-    (lost,) = small_parts.small_elements(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-3]), rounding(torch.bfloat16))
+    assert not list(small_parts.small_elements(right, right * 1.001, rounding(torch.bfloat16), ANY))
+    one, other = torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-3])
+    (lost,) = small_parts.small_elements(one, other, rounding(torch.bfloat16), ANY)
     assert lost.tolist() == [False, True]
     for shape in ((), (0, 3)):
-        assert not list(small_parts.small_elements(torch.ones(shape), torch.zeros(shape), rounding(torch.bfloat16)))
+        nothing = small_parts.small_elements(torch.ones(shape), torch.zeros(shape), rounding(torch.bfloat16), ANY)
+        assert not list(nothing)
+
+
+def test_what_an_element_is_computed_of_says_what_may_be_lost():
+    right, wrong = torch.tensor([[3e3, 1e-3], [3e3, 1e-3]]), torch.tensor([[3e3, 1.01e-3], [3e3, 1.01e-3]])
+    assert not list(small_parts.small_elements(right, wrong, ALLOWED, ANY))
+    (found,) = small_parts.small_elements(right, wrong, ALLOWED, torch.tensor([[1.0], [900.0]]))
+    assert found.tolist() == [[False, True], [False, False]]
 
 
 def test_a_tensor_that_is_one_part_has_no_small_ones():
@@ -80,7 +91,8 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_parts, "BLOCK", block)
         found = list(small_parts.small_parts(*turned, ALLOWED))
-        elements = torch.stack([torch.zeros(shape, dtype=torch.bool), *small_parts.small_elements(*turned, ALLOWED)])
+        of_elements = list(small_parts.small_elements(*turned, ALLOWED, ANY))
+    elements = torch.stack([torch.zeros(shape, dtype=torch.bool), *of_elements])
     width = next(w for w in (torch.Size(shape[-k:]).numel() for k in range(1, len(shape) + 1)) if w >= 8)
     parts = right.reshape(-1, width), (right.double() - wrong.double()).abs().reshape(-1, width).amax(-1)
     sizes = parts[0].abs().amax(-1).double()
