@@ -12,6 +12,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from dort_compare.backends import CompiledGraph
+from dort_compare.backends.untraceable import is_torchs_own
 from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBackendError, UsageError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
 from dort_compare.trace.modules import Call
@@ -64,6 +65,8 @@ class Compiled:
         except BackendCompilerFailed as problem:
             if isinstance(problem.inner_exception, DortError):
                 raise problem.inner_exception from None
+            if is_torchs_own(problem.inner_exception):
+                raise UsageError(f"torch cannot compile the model: {one_line(problem.inner_exception)}") from problem
             raise
 
 

@@ -24,8 +24,9 @@ from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
 from dort_compare.backends.regions import write_out_regions
 from dort_compare.backends.unrecorded_writes import hide_writes
-from dort_compare.backends.untraceable import fall_back, obstacle
+from dort_compare.backends.untraceable import Obstacle, fall_back, is_torchs_own, obstacle
 from dort_compare.backends.written_views import show_inputs
+from dort_compare.errors import one_line
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions, lower
 from dort_compare.lowering.decompositions import Decomposition
@@ -79,7 +80,16 @@ def aot_backend(
                 decompositions=table,
                 partition_fn=functools.partial(_cut_in_parts, rewritten_and_cut if rewrites else cut_joint),
             )
-            return backend(graph_module, example_inputs)
+            try:
+                return backend(graph_module, example_inputs)
+            except AssertionError as problem:
+                if not is_torchs_own(problem):
+                    raise
+                failed = Obstacle(
+                    f"AOTAutograd fails on it: {one_line(problem)}", "fallback=True leaves it to eager torch"
+                )
+                fallbacks.extend(fall_back(options, graph_module, example_inputs, failed))
+                return graph_module.forward
 
     return compile_graph
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +22,9 @@ from dort_compare.provenance import Phase, graphs_within
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}
 """What becomes of ``x.data = ...`` in a dynamo graph, up to torch 2.13 and from 2.14 on."""
+
+_OURS, _SEAM = f"{Path(__file__).parents[1]}{os.sep}", str(Path(__file__).with_name("aot.py"))
+"""Where our files lie, and which of them calls AOTAutograd."""
 
 
 class Obstacle(NamedTuple):
@@ -52,6 +58,13 @@ def _is_plain(kind: type[torch.Tensor]) -> bool:
         return False
     as_parameter = torch.nn.Parameter.__torch_function__, torch.nn.Parameter.__torch_dispatch__
     return (kind.__torch_function__, kind.__torch_dispatch__) == as_parameter
+
+
+def is_torchs_own(problem: BaseException) -> bool:
+    """Whether AOTAutograd has raised an exception, and nothing of ours that it called."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    ours = [frame.filename for frame in frames if frame.filename.startswith(_OURS)]
+    return ours[-1:] == [_SEAM] and ours.count(_SEAM) == 1
 
 
 def fall_back(

@@ -25,7 +25,7 @@ _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+")
 def default_folder() -> Path:
     """The user's cache folder, as the platform has it, or the one that ``DORT_COMPARE_CACHE_DIR`` names."""
     named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named).absolute() if named else user_cache_path("dort-compare", appauthor=False)
+    return Path(named).expanduser().absolute() if named else user_cache_path("dort-compare", appauthor=False)
 
 
 @dataclass(frozen=True)

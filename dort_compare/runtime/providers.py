@@ -18,7 +18,8 @@ ProviderSpec = str | tuple[str, Mapping[str, Any]]
 Provider = tuple[str, dict[str, Any]]
 
 _SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_ERRORS_ONLY = 3
+ERRORS_ONLY = 3
+"""The severity of what sessions print, unless another is asked for; 4 is what ends the process."""
 _CUDA_GRAPH = "enable_cuda_graph"
 _ENV_ALLOCATORS = "session.use_env_allocators"
 _WAITS_BRIEFLY = {"session.intra_op.spin_duration_us": "200"}
@@ -68,7 +69,7 @@ class SessionSettings:
         if isinstance(self.session_options, ort.SessionOptions):
             return self.session_options
         options = ort.SessionOptions()
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = ERRORS_ONLY
         chosen = {**_beside_torch(), **self.session_options}
         if self.share_memory:
             _share_an_arena()
@@ -216,7 +217,7 @@ def _accepts(opset: int) -> bool:
 def loads(model: bytes, providers: Sequence[Any], made: Path | None = None) -> bool:
     """Whether ONNX Runtime makes a session of a serialized model; ``made`` is a file for the model that it runs."""
     options = ort.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY + 1
+    options.log_severity_level = ERRORS_ONLY + 1
     if made is not None:
         options.optimized_model_filepath = str(made)
     try:

@@ -19,7 +19,7 @@ from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavaila
 from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
-from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
 
 _CUDA = "CUDAExecutionProvider"
@@ -74,7 +74,7 @@ class Session:
         binding = Binding(self.onnx_session, names, outputs, on_cpu=self.stream is None)
         constants = list(self.constants.values())
         on_cpu = [i for i, name in enumerate(names) if name in self.on_cpu]
-        options = ort.RunOptions()
+        options = _run_options(self.onnx_session)
         if self.stream is not None and all(device.type == "cuda" for device in outputs.values()):
             options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
@@ -92,6 +92,14 @@ class Session:
                 raise without_memory(tensors) or _explained(problem, self.origins) from None
 
         return run
+
+
+def _run_options(session: ort.InferenceSession) -> ort.RunOptions:
+    """What fails in a run is raised: ONNX Runtime is not to print it besides, unless the session is to print more."""
+    options = ort.RunOptions()
+    if session.get_session_options().log_severity_level == ERRORS_ONLY:
+        options.log_severity_level = ERRORS_ONLY + 1
+    return options
 
 
 def _in_order(

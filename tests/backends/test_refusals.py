@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from of_function import Of
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.testing import assert_close
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.torch_version import TorchVersion
 
-from dort_compare import DebugBackend, debug_compiler
+from dort_compare import DebugBackend, compare, debug_compiler
 from dort_compare.backends import aot
 from dort_compare.dump import files, graphs_in
-from dort_compare.errors import ExecutionError, UnsupportedGraphError
+from dort_compare.errors import ExecutionError, UnsupportedGraphError, UsageError
 from dort_compare.runtime import program
 
 THIS = Path(__file__).name
@@ -303,3 +305,48 @@ def test_an_index_that_torch_refuses_to_count_from_the_end_is_refused(name: str)
     for run in (function, compiled):
         with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of|outside|not in the valid"):
             run(x, torch.tensor([1, -1]))
+
+
+# What AOTAutograd fails on, not we.
+
+
+def written_by_two(whole: Tensor, row: Tensor) -> Tensor:
+    """Two arguments of one memory, one of them written where autograd is not to see it."""
+    whole.sin_()
+    with torch.no_grad():
+        row.zero_()
+    return whole * 2
+
+
+@pytest.mark.parametrize("backend", ["dort", DebugBackend()])
+def test_a_graph_that_torch_cannot_trace_runs_in_eager(backend: Any) -> None:
+    gradients = []
+    for function in (written_by_two, torch.compile(written_by_two, backend=backend)):
+        x = torch.ones(3, 4, requires_grad=True)
+        whole = x * 1
+        gradients.append(torch.autograd.grad(function(whole, whole[0]).sum(), x))
+    assert_close(*gradients, rtol=0, atol=0)
+
+
+def test_an_error_of_ours_in_tracing_is_not_taken_for_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise AssertionError("ours")
+
+    monkeypatch.setattr(aot, "expand", fails)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="ours"):
+        torch.compile(lambda x: x.sin(), backend="dort")(torch.ones(3))
+
+
+def test_what_torch_cannot_compile_is_one_line_of_a_comparison() -> None:
+    """Two results of a branch that requires gradients; plain eager runs it."""
+
+    def branches(x: Tensor) -> Tensor:
+        first, second = torch.cond(x.sum() > 0, lambda y: (y.sin(), y.relu()), lambda y: (y.cos(), y.neg()), (x * 2,))
+        return first + second
+
+    x = torch.ones(3, 4, requires_grad=True)
+    try:
+        torch.compile(branches, backend="aot_eager")(x)
+    except RuntimeError:
+        with pytest.raises(UsageError, match=r"torch cannot compile the model: RuntimeError: [^\n]+$"):
+            compare(Of(branches), (x,), backward=True)

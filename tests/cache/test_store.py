@@ -226,6 +226,12 @@ def test_an_entry_that_is_cleared_while_it_is_written(tmp_path, monkeypatch, cap
     assert not list(tmp_path.iterdir())
 
 
+def test_a_tilde_in_the_variable_is_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(folder.FOLDER_VARIABLE, "~/dort")
+    assert folder.default_folder() == tmp_path / "dort"
+
+
 def test_the_default_folder_is_the_platforms(monkeypatch, cache_folder):
     assert folder.default_folder() == cache_folder
     monkeypatch.delenv(folder.FOLDER_VARIABLE)

@@ -307,3 +307,13 @@ class TestCuda:
         for size in range(1, 100):
             n = (slow @ slow).isfinite().sum() * 0 + size
             assert torch.equal(count(n)[0], torch.arange(size, device="cuda"))  # type: ignore[arg-type]
+
+
+def test_what_is_raised_is_not_printed_too_unless_more_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    x, out_of_range = torch.randn(4, 2), torch.tensor([900])
+    for options in ({}, {"session_options": {"log_severity_level": 2}}):
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x, i: x[i].sin(), backend="dort", options={"fallback": False, **options})
+        with pytest.raises(IndexError):
+            compiled(x, out_of_range)
+        assert ("ExecuteKernel" in capfd.readouterr().err) == bool(options)
