@@ -15,7 +15,7 @@ from dort_compare.align.laid_out import Seen, laid_out
 from dort_compare.align.orders import Order, Orders
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
-from dort_compare.errors import ExecutionError, told
+from dort_compare.errors import ExecutionError, UsageError, told
 from dort_compare.measure.diff.rounds import Rounds
 from dort_compare.measure.diff.verdict import findings
 from dort_compare.report.diff import Diff
@@ -51,6 +51,8 @@ def diff(
     Raises UsageError for models and inputs that cannot be compared, DumpError for files that cannot be read,
     ExecutionError where an engine refuses a model or fails.
     """
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise UsageError(f"inputs is a {type(inputs).__name__}; give tensors by input name, or None for random ones")
     flows = _flow(first, "first"), _flow(second, "second")
     with told(f"{flows[0].title} or {flows[1].title}"), Waiting() as waiting:
         return _diff(flows, inputs, seed, engine, provider, waiting)

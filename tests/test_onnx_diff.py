@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -591,9 +592,10 @@ def test_the_json_is_strict(tmp_path: object) -> None:
         ({"z": torch.zeros(4, 8)}, "neither model takes"),
         ({"x": torch.zeros(4, 7)}, "takes float32 4x8"),
         ({"x": torch.zeros(4, 8, dtype=torch.float64)}, "takes float32 4x8"),
+        ("inputs.safetensors", "inputs is a str; give tensors by input name"),
     ],
 )
-def test_wrong_inputs_are_refused(inputs: dict[str, torch.Tensor], words: str) -> None:
+def test_wrong_inputs_are_refused(inputs: Any, words: str) -> None:
     with pytest.raises(DortError, match=words):
         diff(attention(), attention(), inputs)
 

@@ -7,13 +7,14 @@ import logging
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 from torch import fx
+from torch._guards import detect_fake_mode
 
 from dort_compare import provenance
 from dort_compare.errors import ExportError
@@ -40,7 +41,7 @@ def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: 
     signature = Signature.of(graph_module)
     if target_opset not in OPSETS:
         raise ExportError(f"PyTorch's exporter writes opset {OPSETS[0]} to {OPSETS[-1]}, not {target_opset}; {_MEND}")
-    with _quiet():
+    with _quiet(), _without_guards(graph_module):
         try:
             program, names = as_exported_program(graph_module)
             exported = torch.onnx.export(program, opset_version=target_opset, optimize=False, verbose=False)
@@ -49,6 +50,12 @@ def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: 
         except Exception as error:
             raise ExportError(_describe(error, graph_module)) from error
     return Lowered(model, signature, phase)
+
+
+def _without_guards(graph_module: fx.GraphModule) -> AbstractContextManager[None]:
+    """Keeps what the exporter asks of sizes that it makes up itself from becoming guards of the compiled graph."""
+    mode = detect_fake_mode([node.meta.get("val") for node in graph_module.graph.nodes])
+    return mode.shape_env.suppress_guards() if mode and mode.shape_env else nullcontext()
 
 
 # The exported model, under our names and with our provenance.

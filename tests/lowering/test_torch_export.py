@@ -376,3 +376,21 @@ def test_values_in_half_precision_have_their_own_dtype(dtype: torch.dtype) -> No
     loss = torch.compile(Summed(), backend="dort", options={"exporter": "torch"})(x, weight)
     loss.backward()
     assert (loss.dtype, x.grad is not None and x.grad.dtype) == (dtype, dtype)
+
+
+class RelativeBias(nn.Module):
+    """What a table holds for each pair of four positions, added to scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(9, 2))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        places = torch.tensor([[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]])
+        return scores @ scores + self.table[places.view(-1)].view(4, 4, 2).permute(2, 0, 1)
+
+
+def test_sizes_that_the_exporter_makes_up_do_not_guard_the_graph() -> None:
+    """Torch knows no source of them, and ended in an IndexError."""
+    report = compare(RelativeBias(), (torch.randn(6, 2, 4, 4),), backward=True, exporter="torch")
+    assert report.verdict == "agree", str(report)
