@@ -22,25 +22,34 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     """Masks, over two floating tensors of one shape, of parts that lie further apart than ``allowed``, as a share of
     their own largest element.
 
-    A part is made of trailing dimensions, as few as hold `_ROW` elements: a row, mostly. Each mask has parts of about
-    one size, all far smaller than the largest element; none where there are none.
+    A part is made of trailing dimensions, as few as hold `_ROW` elements, which is a row, mostly; or it is a column:
+    what has one place in the last dimension, as a channel has. Each mask has parts of about one size, all far smaller
+    than the largest element; none where there are none.
     """
     size = _size_of_part(expected.shape)
-    if expected.numel() <= size:
-        return
-    parts, others = expected.reshape(-1, size), value.reshape(-1, size)
+    if expected.numel() > size:
+        for mask in _small(expected.reshape(-1, size), value.reshape(-1, size), allowed):
+            yield mask.reshape(expected.shape)
+    width = expected.shape[-1] if expected.dim() else 0
+    if width > 1 and expected.numel() >= _ROW * width:
+        for mask in _small(expected.reshape(-1, width).t(), value.reshape(-1, width).t(), allowed):
+            yield mask.t().reshape(expected.shape)
+
+
+def _small(parts: torch.Tensor, others: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """Masks over two matrices, of rows."""
     scales = _extents(parts)
     largest = scales.max()
     far = (scales * FAR < largest).nonzero()[:, 0]
     if not len(far):
         return
-    sizes = scales[far].clamp(min=torch.finfo(expected.dtype).smallest_normal)
+    sizes = scales[far].clamp(min=torch.finfo(parts.dtype).smallest_normal)
     apart = far[_gaps(parts, others, far) > allowed * sizes]
     levels = _levels(largest, scales[apart])
     for level in levels.unique():
-        mask = torch.zeros(len(parts), dtype=torch.bool, device=expected.device)
+        mask = torch.zeros(len(parts), dtype=torch.bool, device=parts.device)
         mask[apart[levels == level]] = True
-        yield mask[:, None].expand(-1, size).reshape(expected.shape)
+        yield mask[:, None].expand(parts.shape)
 
 
 def small_elements(

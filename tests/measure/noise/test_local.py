@@ -99,6 +99,24 @@ def test_beside_a_large_channel_each_element_is_judged_by_its_own_size(target, e
         assert [cause.target for cause in report.causes] == [str(target)], str(report)
 
 
+def test_beside_a_large_channel_a_product_is_judged_by_each_column(monkeypatch):
+    torch.manual_seed(0)
+    layer = nn.Linear(16, 32)
+    with torch.no_grad():
+        layer.weight[3] *= 3e4
+    x = torch.randn(24, 16)
+    assert dort_compare.compare(layer, (x,), backward=True).verdict == "agree"
+    original = registered()[aten.addmm.default]
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        y = original(op, *args, **kwargs)
+        return op.Where(op.Less(op.Abs(y), 10.0), op.Mul(y, 1.001), y)
+
+    monkeypatch.setitem(registry._TABLE, aten.addmm.default, wrong)
+    report = dort_compare.compare(layer, (x,))
+    assert [cause.target for cause in report.causes] == ["aten.addmm.default"], str(report)
+
+
 @pytest.mark.parametrize("bias", [-9.0, -12.0, -95.0])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_a_unit_that_is_dead_agrees(name, bias):

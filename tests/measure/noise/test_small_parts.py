@@ -36,6 +36,16 @@ def test_rows_far_smaller_are_looked_at_by_size_where_they_differ():
     assert masks(right, right) == []
 
 
+def test_columns_far_smaller_are_looked_at_by_size_where_they_differ():
+    right = rows(1e6, 1.0, 1.0, 2.0, 1e-3, 1.0, 3e6, 1e6, width=12).t().contiguous()
+    wrong = right.clone()
+    wrong[:, [1, 3, 4]] *= 1.01
+    found = sorted(mask.any(0).nonzero()[:, 0].tolist() for mask in small_parts.small_parts(right, wrong, ALLOWED))
+    assert found == [[1, 3], [4]]
+    assert masks(right, right) == []
+    assert not list(small_parts.small_parts(right[:7], wrong[:7], ALLOWED))  # too few elements to tell
+
+
 def test_roundings_of_a_row_and_rows_of_about_one_size_are_left_to_the_whole():
     right = rows(1e6, 1.0)
     assert masks(right, torch.nextafter(right, torch.zeros(()))) == []
