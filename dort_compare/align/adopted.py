@@ -67,9 +67,11 @@ def _label_by_name(
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
     named = {value.name for value in known.values()}
     for name in labels.keys() & computed:
+        if name not in outputs and not fits(name):
+            continue
         if name in named:
             _add_fx_nodes(declared[name], labels[name])
-        elif name in outputs or fits(name):
+        else:
             _label(declared.get(name) or model.graph.value_info.add(name=name), labels[name])
     made = {
         by_position.get(name, name): provenance.metadata_of(node)

@@ -7,7 +7,7 @@ import logging
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
@@ -41,7 +41,7 @@ def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: 
     signature = Signature.of(graph_module)
     if target_opset not in OPSETS:
         raise ExportError(f"PyTorch's exporter writes opset {OPSETS[0]} to {OPSETS[-1]}, not {target_opset}; {_MEND}")
-    with _quiet(), _without_guards(graph_module):
+    with _quiet(), _without_foreign_guards(graph_module):
         try:
             program, names = as_exported_program(graph_module)
             exported = torch.onnx.export(program, opset_version=target_opset, optimize=False, verbose=False)
@@ -52,10 +52,21 @@ def export_with_torch(graph_module: fx.GraphModule, phase: Phase, target_opset: 
     return Lowered(model, signature, phase)
 
 
-def _without_guards(graph_module: fx.GraphModule) -> AbstractContextManager[None]:
-    """Keeps what the exporter asks of sizes that it makes up itself from becoming guards of the compiled graph."""
+@contextmanager
+def _without_foreign_guards(graph_module: fx.GraphModule) -> Iterator[None]:
+    """Takes away the guards on sizes that the exporter makes up itself, which torch could not check; those on sizes of
+    the graph stay, for which the exporter has chosen what it writes."""
     mode = detect_fake_mode([node.meta.get("val") for node in graph_module.graph.nodes])
-    return mode.shape_env.suppress_guards() if mode and mode.shape_env else nullcontext()
+    env = mode.shape_env if mode else None
+    if env is None:
+        yield
+        return
+    known = {symbol for symbol, sources in env.var_to_sources.items() if sources}
+    count = len(env.guards)
+    try:
+        yield
+    finally:
+        env.guards[count:] = [guard for guard in env.guards[count:] if guard.expr.free_symbols <= known]
 
 
 # The exported model, under our names and with our provenance.

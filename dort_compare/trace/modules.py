@@ -81,9 +81,9 @@ def run_module(
 
     The loss is ``call.loss(result)``; without one, every floating or complex output is multiplied with a fixed random
     tensor and summed, so that errors of opposite sign do not cancel. What is sparse is made dense. What backward passes
-    of the model's own add to ``.grad`` counts, too. Every ``.grad`` is as before afterwards, the random state stays,
-    and parameters, buffers, other tensors in attributes and arguments that the call writes in place get their content
-    back, and are leaves of autograd again. Attributes that it sets are as before.
+    of the model's own add to ``.grad`` meanwhile counts, too. Every ``.grad`` is as before afterwards, the random state
+    stays, and parameters, buffers, other tensors in attributes and arguments that the call writes in place get their
+    content back, and are leaves of autograd again. Attributes that it sets are as before.
 
     Raises UsageError where a backward call has nothing to differentiate, differentiates what torch.compile cannot
     (gradients that the model takes itself), or by a parameter that is made of other tensors, writes what requires
@@ -97,8 +97,8 @@ def run_module(
     held = {**arguments, **dict(plain_tensors(buffers()))}
     written = [*_written(function, call), *held.values()]
     sources = {name: each for name, each in arguments.items() if each.requires_grad}
-    apart = _without_gradients(list({id(source): source for source in sources.values()}.values()))
-    with _mended(), seeded(), attributes_kept(function), apart, restored(written) as before:
+    kept = _gradients_kept(sources.values())
+    with _mended(), seeded(), attributes_kept(function), kept, restored(written) as before:
         precision = torch.autocast(call.device.type, call.autocast) if call.autocast else nullcontext()
         with precision, torch.set_grad_enabled(call.backward):
             result = function(*call.args, **call.kwargs)
@@ -140,14 +140,18 @@ def _loss(result: Any, outputs: Mapping[str, torch.Tensor], call: Call) -> torch
 def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     if torch.is_inference_mode_enabled():
         raise UsageError("backward=True within torch.inference_mode(), which keeps no gradients; call it outside")
-    found: Sequence[torch.Tensor | None] = ()
+    gathering = _gathering(sources.values())
+    for source in gathering:
+        source.grad = None
+    found: Sequence[torch.Tensor | None] = [None] * len(sources)
     if sources and loss.requires_grad:
         found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
-    gradients = {name: _dense(gradient) for name, gradient in zip(sources, found, strict=False) if gradient is not None}
-    for name, source in sources.items():
-        if source.is_leaf and source.grad is not None:
-            added = _dense(source.grad)
-            gradients[name] = gradients[name] + added if name in gradients else added
+    gathered = {id(source): source.grad for source in gathering}
+    gradients = {}
+    for (name, source), gradient in zip(sources.items(), found, strict=True):
+        parts = [_dense(part) for part in (gradient, gathered.get(id(source))) if part is not None]
+        if parts:
+            gradients[name] = sum(parts[1:], start=parts[0])
     if not gradients:
         raise NothingToDifferentiateError(
             "backward=True, but no output depends on a parameter or argument that requires grad"
@@ -156,16 +160,27 @@ def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[
 
 
 @contextmanager
-def _without_gradients(sources: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Lets ``.grad`` hold only what backward passes of the model's own add to it, as those of reversible layers do."""
-    before = [(tensor, tensor.grad) for tensor in sources if tensor.is_leaf]
-    for tensor, _ in before:
-        tensor.grad = None
+def _gradients_kept(sources: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Within it ``.grad`` may be added to or set; after it each is the one that it was, of the same content."""
+    before = [(source, source.grad) for source in _gathering(sources)]
+    for source, gradient in before:
+        source.grad = None if gradient is None else gradient.clone()
     try:
         yield
     finally:
-        for tensor, gradient in before:
-            tensor.grad = gradient
+        for source, gradient in before:
+            source.grad = gradient
+
+
+def _gathering(sources: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors, each once, that gather gradients in ``.grad``, and may be given the one that they have again."""
+    leaves = [source for source in {id(source): source for source in sources}.values() if source.is_leaf]
+    return [
+        leaf
+        for leaf in leaves
+        if leaf.grad is None
+        or (leaf.shape, leaf.dtype, leaf.device) == (leaf.grad.shape, leaf.grad.dtype, leaf.grad.device)
+    ]
 
 
 @contextmanager

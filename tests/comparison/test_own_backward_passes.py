@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from dort_compare import compare
+from dort_compare.errors import DortError
 
 
 class Again(torch.autograd.Function):
@@ -64,3 +66,32 @@ def test_the_gradients_of_the_caller_are_left_alone() -> None:
     compare(model, (x,), backward=True)
     assert all(parameter.grad is before[name] for name, parameter in model.named_parameters())
     assert_close({name: before[name] for name in copies}, copies, rtol=0, atol=0)
+
+
+class Descending(nn.Module):
+    """A model that reads the gradient that its parameter has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.weight.grad = torch.ones(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight - 0.1 * self.weight.grad
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_model_may_read_the_gradients_that_are_there(*, backward: bool) -> None:
+    report = compare(Descending(), (torch.randn(3, 4),), backward=backward)
+    assert report.verdict == "agree", str(report)
+
+
+def test_gradients_that_no_longer_fit_their_parameters_are_left_alone() -> None:
+    model = nn.Linear(4, 4)
+    model(torch.randn(2, 4)).sum().backward()
+    before = [parameter.grad for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.data = parameter.data.double()
+    with contextlib.suppress(DortError):  # torch may refuse to compile it
+        compare(model, (torch.randn(3, 4).double(),), backward=True)
+    assert all(a is b.grad for a, b in zip(before, model.parameters(), strict=True))

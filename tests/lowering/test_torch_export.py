@@ -390,6 +390,21 @@ class RelativeBias(nn.Module):
         return scores @ scores + self.table[places.view(-1)].view(4, 4, 2).permute(2, 0, 1)
 
 
+@pytest.mark.parametrize("name", ["pooled", "in halves"])
+def test_sizes_of_the_graph_that_the_exporter_has_chosen_for_guard_it(name: str) -> None:
+    function, sizes = {
+        "pooled": (lambda x: F.adaptive_avg_pool1d(x, 3), [(1, 4, 6), (1, 4, 9), (1, 4, 7)]),
+        "in halves": (
+            lambda x: torch.cat([h.sum(0, keepdim=True) for h in x.chunk(2)]),
+            [(4, 6), (6, 6), (5, 3)],
+        ),
+    }[name]
+    compiled = torch.compile(function, backend="dort", dynamic=True, options={"exporter": "torch"})
+    for size in sizes:
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
 def test_sizes_that_the_exporter_makes_up_do_not_guard_the_graph() -> None:
     """Torch knows no source of them, and ended in an IndexError."""
     report = compare(RelativeBias(), (torch.randn(6, 2, 4, 4),), backward=True, exporter="torch")

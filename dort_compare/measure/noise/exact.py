@@ -39,10 +39,9 @@ _CHOOSE = {aten.sort.default, aten.sort.stable, aten.topk.default, aten.max.dim,
 
 
 def is_exact(node: fx.Node) -> bool:
-    """Whether an element of the result depends on few operands, and is off by one rounding of its own at most.
+    """Whether an element of the result depends on few operands, and is off by a few roundings of its own at most.
 
-    IEEE 754 asks that of sums, products and quotients of two numbers; what chooses, moves or shows does not round, and
-    functions of one number are off by a few at most.
+    IEEE 754 asks for one of sums, products and quotients of two numbers; what chooses, moves or shows does not round.
     """
     if node.target in SUMS:
         return bool(factor(node.args, node.kwargs) == 1)  # else two roundings

@@ -132,7 +132,7 @@ class _Sides:
         is_fine = dtype == torch.float32 or (dtype in HALF and not self.rounds_between)
         if is_rounded or not is_fine or not works_by_element(self.replay, self.node):
             return iter(())
-        inner = inner_magnitude(self.replay, self.node)
+        inner = inner_magnitude(self.replay, self.node, self.expected.shape)
         return iter(()) if inner is None else small_elements(self.expected, self.value, self.allowed, inner)
 
     def but_for(self, hidden: torch.Tensor) -> LocalError:
