@@ -62,7 +62,7 @@ def small_elements(
     smallest = allowed * torch.finfo(expected.dtype).smallest_normal
     levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)
     found: set[int] = set()
-    for start, parts in blocks([expected, value, inner.expand(expected.shape)], BLOCK):
+    for start, parts in blocks([expected, value, inner.to(expected.device).expand(expected.shape)], BLOCK):
         one, other, of = (part.reshape(-1).to(computed_in) for part in parts)
         gaps, sizes = (one - other).abs_(), one.abs()
         lost = of.clamp(max=largest) * rounding(computed_in) + smallest
