@@ -104,12 +104,19 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
         of_elements = list(small_parts.small_elements(*turned, ALLOWED, ANY))
     elements = torch.stack([torch.zeros(shape, dtype=torch.bool), *of_elements])
     width = next(w for w in (torch.Size(shape[-k:]).numel() for k in range(1, len(shape) + 1)) if w >= 8)
-    parts = right.reshape(-1, width), (right.double() - wrong.double()).abs().reshape(-1, width).amax(-1)
-    sizes = parts[0].abs().amax(-1).double()
-    expected = (sizes * small_parts.FAR < sizes.max()) & (parts[1] > ALLOWED * sizes)
-    union = torch.stack(found).any(0) if found else torch.zeros(shape, dtype=torch.bool)
-    assert torch.equal(union, expected[:, None].expand(-1, width).reshape(shape))
-    assert sum(int(mask.sum()) for mask in found) == int(union.sum())
+    gaps = (right.double() - wrong.double()).abs()
+
+    def small(parts: torch.Tensor, apart: torch.Tensor) -> torch.Tensor:
+        sizes = parts.abs().amax(-1).double()
+        return ((sizes * small_parts.FAR < right.abs().max()) & (apart.amax(-1) > ALLOWED * sizes))[:, None]
+
+    by_row = small(right.reshape(-1, width), gaps.reshape(-1, width)).expand(-1, width).reshape(shape)
+    columns = [side.reshape(-1, shape[-1]).t() for side in (right, gaps)]
+    by_column = small(*columns).expand(columns[0].shape).t().reshape(shape)
+    by_column = by_column & (columns[0].shape[1] >= 8)
+    union = torch.stack([torch.zeros(shape, dtype=torch.bool), *found]).any(0)
+    assert torch.equal(union, by_row | by_column)
+    assert sum(int(mask.sum()) for mask in found) == int(by_row.sum() + by_column.sum())
     size, gap = right.abs(), (right - wrong).abs()
     few = (size * small_parts.FAR < size.max()) & (gap > ALLOWED * (size + size.max() + torch.finfo(right.dtype).tiny))
     assert torch.equal(elements.sum(0), few.long())
