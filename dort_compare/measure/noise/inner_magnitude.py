@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from dort_compare.provenance import call_of
+from dort_compare.provenance import call_of, target_name
 from dort_compare.trace import Replay
 
 
@@ -20,7 +20,7 @@ def inner_magnitude(replay: Replay, node: fx.Node, shape: torch.Size) -> torch.T
     given = replay.arguments(call)
     if given is None:
         return None
-    is_gradient = str(call.target).partition(".")[2].partition(".")[0].endswith("_backward")
+    is_gradient = "_backward." in target_name(call)
     is_pointwise = isinstance(call.target, torch._ops.OpOverload) and torch.Tag.pointwise in call.target.tags
     magnitude = torch.ones(())
     for i, operand in enumerate((*given[0], *given[1].values())):

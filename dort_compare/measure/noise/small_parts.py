@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from dort_compare.measure.distance.blocks import blocks
+from dort_compare.measure.distance.blocks import blocks, finite_extent
 from dort_compare.measure.distance.metrics import BLOCK
 from dort_compare.measure.noise.floor import rounding
 
@@ -26,23 +26,23 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     what has one place in the last dimension, as a channel has. Each mask has parts of about one size, all far smaller
     than the largest element; none where there are none.
     """
-    size = _size_of_part(expected.shape)
+    if not expected.numel():
+        return
+    largest = finite_extent(expected)
+    size, width = _size_of_part(expected.shape), expected.shape[-1] if expected.dim() else 1
     if expected.numel() > size:
-        for mask in _small(expected.reshape(-1, size), value.reshape(-1, size), allowed):
+        for mask in _small(expected.reshape(-1, size), value.reshape(-1, size), largest, allowed):
             yield mask.reshape(expected.shape)
-    width = expected.shape[-1] if expected.dim() else 0
     if width > 1 and expected.numel() >= _ROW * width:
-        for mask in _small(expected.reshape(-1, width).t(), value.reshape(-1, width).t(), allowed):
+        for mask in _small(expected.reshape(-1, width).t(), value.reshape(-1, width).t(), largest, allowed):
             yield mask.t().reshape(expected.shape)
 
 
-def _small(parts: torch.Tensor, others: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+def _small(parts: torch.Tensor, others: torch.Tensor, largest: float, allowed: float) -> Iterator[torch.Tensor]:
     """Masks over two matrices, of rows; a few elements of each tell that none is small, where that is so."""
-    extent = max(float(parts.amax()), -float(parts.amin()))
-    if math.isfinite(extent) and (_extents(parts[:, :_FEW]) * FAR >= extent).all():
+    if (_extents(parts[:, :_FEW]) * FAR >= largest).all():
         return
     scales = _extents(parts)
-    largest = scales.max()
     far = (scales * FAR < largest).nonzero()[:, 0]
     if not len(far):
         return
@@ -60,7 +60,7 @@ def small_elements(
 ) -> Iterator[torch.Tensor]:
     """The same of single elements; ``inner`` (broadcast to their shape) says how large the numbers are that each is
     computed of, at most: kernels may lose their share of those."""
-    largest = float(_extents(expected.reshape(1, -1))) if expected.numel() else 0.0
+    largest = finite_extent(expected) if expected.numel() else 0.0
     computed_in = torch.promote_types(expected.dtype, torch.float32)
     smallest = allowed * torch.finfo(expected.dtype).smallest_normal
     levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)
@@ -78,7 +78,7 @@ def small_elements(
         yield (levels == level).reshape(expected.shape)
 
 
-def _levels(largest: torch.Tensor | float, sizes: torch.Tensor) -> torch.Tensor:
+def _levels(largest: float, sizes: torch.Tensor) -> torch.Tensor:
     """How often the largest is `FAR` times as large."""
     return ((largest / sizes.clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
 

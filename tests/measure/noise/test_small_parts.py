@@ -44,6 +44,8 @@ def test_columns_far_smaller_are_looked_at_by_size_where_they_differ():
     assert found == [[1, 3], [4]]
     assert masks(right, right) == []
     assert not list(small_parts.small_parts(right[:7], wrong[:7], ALLOWED))  # too few elements to tell
+    (narrow,) = small_parts.small_parts(right[:, :2], wrong[:, :2], ALLOWED)  # a matrix that is one part
+    assert narrow.any(0).tolist() == [False, True]
 
 
 def test_roundings_of_a_row_and_rows_of_about_one_size_are_left_to_the_whole():
