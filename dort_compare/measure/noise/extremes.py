@@ -33,6 +33,13 @@ def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
     return True
 
 
+def scale_but_for_extremes(value: torch.Tensor) -> float:
+    """The largest finite |element| that does not stand for infinity."""
+    limit = infinite_from(value.dtype)
+    parts = (part for _, (part,) in blocks([value], BLOCK))
+    return max((finite_extent(part.masked_fill(part.abs() >= limit, 0)) for part in parts), default=0.0)
+
+
 def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float, Number]:
     """The largest |element|, and the largest |expected - value|, but for what is extreme in both.
 

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import HALF
-from dort_compare.measure.distance.metrics import Distance, deviation, distance
+from dort_compare.measure.distance.metrics import Distance, Number, deviation, distance
 from dort_compare.measure.noise.edge import is_on_the_edge
 from dort_compare.measure.noise.exact import is_exact, right_elements
 from dort_compare.measure.noise.extremes import (
@@ -20,6 +20,7 @@ from dort_compare.measure.noise.extremes import (
     has_same_extremes,
     masks_of_both,
     may_be_extreme,
+    scale_but_for_extremes,
 )
 from dort_compare.measure.noise.floor import LOOSE, growth, rounding_of, rounding_of_sum
 from dort_compare.measure.noise.inner_magnitude import inner_magnitude
@@ -183,8 +184,7 @@ def _of_finding(sides: _Sides, whole: Distance) -> LocalError:
 def _of_floats(sides: _Sides, whole: Distance) -> LocalError:
     """Of two floating tensors, each as a whole, unless its op is right element by element."""
     expected, value = sides.expected, sides.value
-    is_large = whole.scale is None or may_be_extreme(whole.scale, expected.dtype)
-    scale, gap = but_for_extremes(expected, value) if is_large else (float(whole.scale or 0), whole.max_abs or 0)
+    scale, gap = _scale_and_gap(sides, whole)
     floor = rounding_of(expected.dtype, scale)
     by_element = sides.are_right_by_element
     if not gap or (gap <= floor and not by_element):
@@ -195,6 +195,15 @@ def _of_floats(sides: _Sides, whole: Distance) -> LocalError:
     if by_element:
         return LocalError(whole, floor, is_noise=True)
     return sides.against_float64(InFloat64(sides.replay, sides.node, None), whole, scale)
+
+
+def _scale_and_gap(sides: _Sides, whole: Distance) -> tuple[float, Number]:
+    """The largest |element|, and the largest |expected - value|, but for what stands for infinity on both sides."""
+    if whole.scale is not None and not may_be_extreme(whole.scale, sides.expected.dtype):
+        return float(whole.scale), whole.max_abs or 0
+    if whole.equal:
+        return scale_but_for_extremes(sides.expected), 0
+    return but_for_extremes(sides.expected, sides.value)
 
 
 def _of_parts(sides: _Sides, found: LocalError) -> LocalError:

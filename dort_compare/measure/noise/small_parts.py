@@ -47,7 +47,7 @@ def _small(parts: torch.Tensor, others: torch.Tensor, largest: float, allowed: f
     if not len(far):
         return
     sizes = scales[far].clamp(min=torch.finfo(parts.dtype).smallest_normal)
-    apart = far[_gaps(parts, others, far) > allowed * sizes]
+    apart = far[_gaps(parts, others)[far] > allowed * sizes]
     levels = _levels(largest, scales[apart])
     for level in levels.unique():
         mask = torch.zeros(len(parts), dtype=torch.bool, device=parts.device)
@@ -97,10 +97,11 @@ def _extents(parts: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _gaps(parts: torch.Tensor, others: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """The largest finite |part - other| of those at ``places``, a block at a time."""
-    found = []
-    for some in places.split(max(1, BLOCK // parts.shape[1])):
-        one, other = (tensor[some].to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (parts, others))
-        found.append(_extents(one - other))
-    return torch.cat(found)
+def _gaps(parts: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """The largest finite |part - other| of each part, a block of memory at a time."""
+    along = 1 if parts.stride(0) < parts.stride(1) else 0
+    size = max(1, BLOCK // max(1, parts.shape[1 - along]))
+    computed_in = torch.promote_types(parts.dtype, torch.float32)
+    pairs = zip(parts.split(size, along), others.split(size, along), strict=True)
+    found = [_extents(one.to(computed_in) - other.to(computed_in)) for one, other in pairs]
+    return torch.stack(found).amax(0) if along else torch.cat(found)
