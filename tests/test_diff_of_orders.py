@@ -416,3 +416,13 @@ def test_an_output_that_is_the_same_in_any_order_is_no_fault() -> None:
     for models in itertools.permutations((first, model(text, {}, none=np.float32(-1)))):
         found = diff(*models)
         assert found.verdict == "agree", str(found)
+
+
+def test_what_a_fault_makes_the_other_lack_is_not_taken_for_a_transpose_that_it_leaves_out() -> None:
+    """Normalized once more, a value is what it was: the models hold it twice, the wrong one once."""
+    body = """n = LayerNormalization(x, ones) s = {op}(n, n) d = LayerNormalization(s, ones)
+        u = Transpose<perm = [0, 2, 1]>(d) y = Identity(u) z = Exp(n)"""
+    texts = (f"agraph (float[3, 6, 7] x) => (y, z) {{{{ {body.format(op=op)} }}}}" for op in ("Add", "Mul"))
+    first, second = (model(text, {}, ones=np.ones(7, np.float32)) for text in texts)
+    found = diff(first, second)
+    assert [cause.row.pair.first for cause in found.findings.causes] == ["s"], str(found)

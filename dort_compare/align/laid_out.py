@@ -72,10 +72,14 @@ class _Choice:
         return sketch.exact == self._seen.before.get(name, sketch).exact
 
     def _is_skipped(self, name: str) -> bool | None:
-        """Whether the other model holds what is transposed here, and leaves it so; None where content does not tell."""
+        """Whether the other model holds what is transposed here, and leaves it so; None where content does not tell, as
+        where the other holds less of that than this one: what is transposed may be what it has not."""
         before = self._seen.before.get(name)
-        partners = self._near(before) if before is not None and before.is_telling else []
-        return not any(map(self._is_transposed, partners)) if partners else None
+        if before is None or not before.is_telling:
+            return None
+        partners = self._near(before)
+        holds_all = len(partners) >= len(self._own.near(before, self._tolerance))
+        return not any(map(self._is_transposed, partners)) if partners and holds_all else None
 
     def _is_transposed(self, other: str) -> bool:
         return any(node.proto.op_type == "Transpose" for node, _ in self._other.flow.readers.get(other, ()))
@@ -86,6 +90,10 @@ class _Choice:
     @cached_property
     def _index(self) -> ContentIndex:
         return ContentIndex(self._other.sketches, self._other.values())
+
+    @cached_property
+    def _own(self) -> ContentIndex:
+        return ContentIndex(self._side.sketches, self._side.values())
 
     @cached_property
     def _skipped(self) -> frozenset[Order]:
