@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from docutils import nodes
@@ -37,11 +38,12 @@ def write(app: Sphinx, problem: Exception | None) -> None:
         return
     folder = app.outdir / "docs" / "gallery" / REPORTS
     folder.mkdir(parents=True, exist_ok=True)
-    calls = list(_calls())
-    for arguments in status_iterator(calls, "reports of the gallery... ", "brown", len(calls)):
-        report = folder / _report(arguments)
-        if not report.exists() or report.stat().st_mtime < _changed():
-            _run([*arguments, "--html", str(report)])
+    made = {folder / _report(arguments): arguments for arguments in _calls()}
+    missing = [report for report in made if not report.exists() or report.stat().st_mtime < _changed()]
+    with ThreadPoolExecutor(os.cpu_count()) as processes:
+        ends = processes.map(lambda report: _run([*made[report], "--html", str(report)]), missing)
+        for _ in status_iterator(ends, "reports of the gallery... ", "brown", len(missing)):
+            pass
 
 
 def _calls() -> Iterator[list[str]]:

@@ -257,7 +257,7 @@ class BesideBranches(nn.Module):
         return torch.cond(x[0] > -2, torch.cos, torch.exp, (x,))
 
 
-@pytest.mark.parametrize("first", [1.0, -1.0, -3.0])
+@pytest.mark.parametrize("first", [1.0, *(pytest.param(first, marks=pytest.mark.slow) for first in (-1.0, -3.0))])
 def test_beside_conditions_only_what_has_no_lowering_runs_in_torch(first: float, tmp_path: Path) -> None:
     x = torch.tensor([first, 0.3, -0.4], requires_grad=True)
     backend = like_eager(BesideBranches(), x, dump=tmp_path)

@@ -26,7 +26,7 @@ CASES = cases(ROWS)
 OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 
-MOST = 16
+MOST = 10
 """Calls of a row that run every day."""
 
 

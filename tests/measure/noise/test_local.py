@@ -78,7 +78,7 @@ BESIDE_A_LARGE_CHANNEL: dict[Any, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("target", BESIDE_A_LARGE_CHANNEL)
-@pytest.mark.parametrize("exporter", ["native", "torch"])
+@pytest.mark.parametrize("exporter", ["native", pytest.param("torch", marks=pytest.mark.slow)])
 def test_beside_a_large_channel_each_element_is_judged_by_its_own_size(target, exporter, monkeypatch):
     """In float32; what is lost of 1 on the way is noise, as in a sigmoid of ONNX Runtime's."""
     torch.manual_seed(0)
