@@ -10,9 +10,10 @@ import torch
 from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
-from dort_compare.dtypes import infinite_from, is_complex_tensor
+from dort_compare.dtypes import is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.distance.metrics import deviation, distance
+from dort_compare.measure.noise.extremes import scale_but_for_extremes
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
 from dort_compare.provenance import Provenance, shown_call
@@ -143,19 +144,11 @@ def _result(name: str, step: Step, replay: Replay, made: Mapping[str, torch.Tens
     expected = as_fed(step.value)
     exact = replay.value(step.node, in_float64=True) if expected.is_floating_point() else None
     exact = exact if exact is not None and exact.shape == expected.shape else None
-    floor = rounding(expected.dtype) * _scale(expected)
+    scale = scale_but_for_extremes(expected) if expected.is_floating_point() else 0.0
+    floor = rounding(expected.dtype) * scale
     if isinstance(made, str):
         return Result(name, expected, exact, None, floor, made)
     error = local_error(replay, step.node, expected, made[name], distance(expected, made[name]))
     is_open = error.is_noise and not expected.is_floating_point() and not error.distance.equal
     noise = max(floor, error.noise_floor)
     return Result(name, expected, exact, made[name], noise, is_open=is_open, torch_departs=error.torch_departs)
-
-
-def _scale(value: torch.Tensor) -> float:
-    """The largest element, but for what stands for infinity, as masks do; 0 for whole numbers."""
-    if not value.is_floating_point():
-        return 0.0
-    sizes = value.double().abs()
-    sizes = sizes[sizes < infinite_from(value.dtype)]
-    return sizes.max().item() if sizes.numel() else 0.0
