@@ -40,10 +40,12 @@ _FRAME = re.compile(
     r'^\s*File "(?P<file>.+?)", line (?P<line>\d+)(?:.*\n(?!\s*File ")[^\S\n]*(?P<code>.+))?', re.MULTILINE
 )
 _TORCH = str(Path(torch.__file__).parent) + os.sep
+ROOT = "L['self']"
+"""Dynamo's name of a module whose ``forward`` is compiled."""
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
 _IN_DICT = re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]")
-_ITEM = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
+_ITEM = re.compile(r"""(?:\._(?:modules|parameters|buffers))?\[(?:'([^']+)'|"([^"]+)")\]|\[(\d+)\]""")
 
 
 @dataclass(frozen=True)

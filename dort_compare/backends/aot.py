@@ -23,6 +23,7 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.forward_backward import cut_joint, rewritten_and_cut
 from dort_compare.backends.options import Options
 from dort_compare.backends.regions import write_out_regions
+from dort_compare.backends.root_module import name_root
 from dort_compare.backends.unrecorded_writes import hide_writes
 from dort_compare.backends.untraceable import Obstacle, fall_back, is_torchs_own, obstacle
 from dort_compare.backends.written_views import show_inputs
@@ -62,6 +63,7 @@ def aot_backend(
         if found := obstacle(graph_module, example_inputs):
             fallbacks.extend(fall_back(options, graph_module, example_inputs, found))
             return graph_module.forward
+        name_root(graph_module)
         write_out_regions(graph_module)
         # donated activations forbid retain_graph=True; what nobody reads is drawn all the same, as eager draws it
         with (

@@ -173,6 +173,7 @@ class _Stages:
             rows=values.rows,
             outputs=found.outputs,
             fallbacks=ran.fallbacks,
+            graph_breaks=ran.model.graph_breaks,
             graphs=tuple(graph.id for graph, _ in recorded),
             modules=found.modules,
             optimized=values.optimized,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -109,7 +109,8 @@ def judge(
     one that no ONNX value stands for, or that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
-    Graphs that compute nothing, as of a dump, leave nothing to compare.
+    Nor do NaN and infinities alone, which any other operation makes of NaN, or values that are empty. Graphs that
+    compute nothing, as of a dump, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -124,13 +125,24 @@ def judge(
         return "diverge", (result,)
     if fallbacks and not rows:
         return "diverge", (_outside("", "nothing was compared: all that was compiled ran in eager torch"),)
-    if not any(row.inherited for row in rows) if rows else not any(row.distance for row in outcome):
-        return "diverge", (_outside("", "nothing was compared"),)
-    silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
+    found = [row.inherited for row in rows] if rows else [row.distance for row in outcome]
+    if not any(map(_has_numbers, found)):
+        return "diverge", (_outside("", f"nothing was compared{_without_numbers(found)}"),)
+    silent = {row.graph for row in rows} - {row.graph for row in rows if _has_numbers(row.inherited)}
     if silent and not outcome:
-        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
+        found = [row.inherited for row in rows if row.graph == min(silent)]
+        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}{_without_numbers(found)}"),)
     absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
+
+
+def _has_numbers(distance: Distance | None) -> bool:
+    return distance is not None and distance.finite > 0
+
+
+def _without_numbers(found: Iterable[Distance | None]) -> str:
+    """Why what was measured is none; "" where nothing was measured."""
+    return ": all values are empty, or NaN and infinities alone; other inputs may tell" if any(found) else ""
 
 
 def at_row(row: Row, lineage: Lineage | None) -> Divergence:

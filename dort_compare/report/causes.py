@@ -77,10 +77,9 @@ def _agreement(report: Report) -> str:
     if report.fallbacks:
         values += f" ({counted(len(report.fallbacks), 'node')} ran in eager torch)"
     if report.outputs:
-        alone = report.outputs[0].kind
-        updates = any(row.kind == "update" for row in report.outputs)
-        together = "outputs, gradients and updates" if updates else "outputs and gradients"
-        values += f" and {f'{len(report.outputs)} {together}' if len(report.outputs) > 1 else f'1 {alone}'}"
+        *others, last = dict.fromkeys(row.kind for row in report.outputs)
+        kinds = f"{'s, '.join(others)}s and {last}" if others else last
+        values += f" and {counted(len(report.outputs), kinds)}"
     inheriting = sum(row.status == "inherits" for row in report.rows)
     more = f" but for {inheriting} that inherit what a right operation makes of noise" if inheriting else ""
     return f"agree: {values}, none beyond its noise floor{more}"

@@ -40,6 +40,8 @@ class Report:
         rows: one for every value of every graph, in order of execution.
         outputs: one for every output and gradient of the whole model, against the plain, uncompiled one.
         fallbacks: the FX nodes that ran in eager torch.
+        graph_breaks: why torch.compile ended a graph before the end of the model, once for each time: what runs between
+            graphs is eager torch, and is not compared.
         graphs: the graphs in the order of their first runs.
         modules: one for every result of a module and every gradient of one, plain eager against the traced graphs on
             torch's kernels.
@@ -57,6 +59,7 @@ class Report:
     rows: tuple[Row, ...]
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
+    graph_breaks: tuple[str, ...] = ()
     graphs: tuple[GraphId, ...] = ()
     modules: tuple[ModuleRow, ...] = ()
     optimized: Optimized | None = None
@@ -92,6 +95,7 @@ class Report:
             "rows": [row.to_json() for row in self.rows],
             "outputs": [row.to_json() for row in self.outputs],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+            "graph_breaks": list(self.graph_breaks),
             "graphs": [graph.to_json() for graph in self.graphs],
             "modules": [row.to_json() for row in self.modules],
             "by_module": [errors.to_json() for errors in by_module(self.rows)],

@@ -64,11 +64,17 @@ def _summary(report: Report) -> Iterator[str]:
     held = Counter(row.held_in for row in report.rows if row.held_in)
     for dtype, n in held.items():
         yield f"{n} of them held in {dtype} by the model, and judged by what that rounds"
+    numberless = sum(row.inherited is not None and not row.inherited.finite for row in report.rows)
+    if numberless:
+        yield f"{numberless} of them empty, or NaN and infinities alone, which any other operation makes of such, too"
     yield from shipped_lines(report)
     yield from half_lines(report)
     if report.fallbacks:
         yield f"ran in eager torch, not in ONNX Runtime, and not compared: {counted(len(report.fallbacks), 'node')}"
         yield from grouped(report.fallbacks).splitlines()
+    if report.graph_breaks:
+        yield f"graph breaks: {len(report.graph_breaks)}; what runs between graphs is eager torch, and not compared"
+        yield from (printable(f"  {reason}") for reason in dict.fromkeys(report.graph_breaks))
     if report.modules:
         yield before_onnx_text(report.modules)
 

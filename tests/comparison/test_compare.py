@@ -166,3 +166,43 @@ def test_what_torch_compile_cannot_differentiate_is_refused_in_one_line() -> Non
     with pytest.raises(UsageError, match="writes in place what a compiled graph returned a view of") as refused:
         compare(Stages(), (x,), backward=True, compile_backends=["aot_eager"])
     assert "\n" not in str(refused.value)
+
+
+class Outside(nn.Module):
+    @torch.compiler.disable
+    def part(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x.exp()).relu()
+
+
+def test_what_breaks_the_graph_is_told() -> None:
+    report = compare(Outside(), (torch.randn(3, 4),))
+    assert report.verdict == "agree"
+    assert len(report.graph_breaks) == 1
+    assert "`torch.compiler.disable`" in report.graph_breaks[0]
+    assert report.as_json()["graph_breaks"] == list(report.graph_breaks)
+    assert "graph breaks: 1; what runs between graphs is eager torch, and not compared" in str(report)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(cls: type, ctx: Any, x: Tensor) -> Tensor:  # noqa: PLW0211
+        return x * 2
+
+
+class DoubledByItsClass(Doubled):
+    @classmethod
+    def forward(cls, ctx: Any, x: Tensor) -> Tensor:
+        return super().forward(cls=cls, ctx=ctx, x=x)
+
+
+class OfAFunction(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return DoubledByItsClass.apply(x)
+
+
+def test_what_dynamo_fails_on_is_told_in_one_line() -> None:
+    with pytest.raises(UsageError, match="torch cannot compile the model: InternalTorchDynamoError"):
+        compare(OfAFunction(), (torch.ones(2),))

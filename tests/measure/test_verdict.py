@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from of_function import Of
+from torch import Tensor
 
 from dort_compare import compare
 from dort_compare.measure.distance.metrics import distance
@@ -14,6 +16,7 @@ from dort_compare.measure.outcome import OutcomeRow, outcome_rows
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
+from dort_compare.offline import check
 
 ONE, TWO = torch.ones(2), torch.full((2,), 2.0)
 
@@ -246,3 +249,18 @@ def test_the_precision_of_autocast_sets_the_floor() -> None:
 
     assert floor(torch.bfloat16) == pytest.approx(4 * 2.0**-7)
     assert floor(None) == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("x", [torch.full((3,), torch.nan), torch.ones(0, 3)], ids=["NaN", "empty"])
+def test_what_has_no_finite_number_is_not_compared(x: Tensor, tmp_path: Path) -> None:
+    report = compare(Of(lambda x: x.exp().sin()), (x,), dump=tmp_path / "dump")
+    of_dump = check(tmp_path / "dump")
+    for found in (report, of_dump):
+        assert found.verdict == "diverge"
+        assert found.causes[0].reason.startswith("nothing was compared: all values are empty, or NaN and infinities")
+
+
+def test_values_without_a_finite_number_are_counted() -> None:
+    report = compare(Of(lambda x: (x / 0 - x / 0, x.exp())), (torch.ones(3),))
+    assert report.verdict == "agree"
+    assert "3 of them empty, or NaN and infinities alone" in " ".join(str(report).split())

@@ -154,6 +154,7 @@ class Tally:
             equal=expected.dtype == got.dtype and self.different == 0,
             finding="; ".join(findings) or None,
             numel=expected.numel(),
+            finite=self.finite,
             different=self.different,
             max_abs=self.max_abs if measured else None,
             mean_abs=self.total / max(self.finite, 1) if measured else None,

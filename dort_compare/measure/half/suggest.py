@@ -133,7 +133,7 @@ class _Search:
         if self._void:
             yield f"{', '.join(name for _, _, name in sorted(self._void))}: zero but for rounding, and not judged"
         if self._out_of_reach:
-            yield f"{len(self._out_of_reach)} stay beyond it with everything in float32"
+            yield f"but for {len(self._out_of_reach)} beyond it even with everything in float32"
 
     def _nodes(self, units: Sequence[Unit]) -> Iterator[KeptNode]:
         for i, step in enumerate(self._steps):

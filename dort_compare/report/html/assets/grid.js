@@ -20,6 +20,11 @@ function gridColumns(hasParts) {
       { headerName: "FX node", field: "fx_node", width: 190, cellClass: "code" },
       { headerName: "Op", field: "target", width: 200, cellClass: "code" },
     ] },
+    { headerName: "max |torch − onnx|", children: [
+      { headerName: "Inherited", ...NUMERIC, ...ofDistance("inherited") },
+      { headerName: "Local", ...NUMERIC, ...ofDistance("local") },
+      { headerName: "Local, in floors", colId: "floors", headerTooltip: "Local error over its noise floor: above 1 the op departs", width: 130, ...NUMERIC, valueGetter: ({ data }) => data.localRatio },
+    ] },
     { headerName: "ONNX", children: [
       { headerName: "Value", field: "onnx_value", width: 150, cellClass: "code" },
       { headerName: "Nodes", colId: "nodes", width: 150, valueGetter: ({ data }) => (data.op_types ?? []).join(", ") },
@@ -27,11 +32,6 @@ function gridColumns(hasParts) {
     { headerName: "Value", children: [
       { headerName: "dtype", field: "dtype", width: 90 },
       { headerName: "Shape", colId: "shape", width: 130, valueGetter: ({ data }) => shapeText(data.shape) },
-    ] },
-    { headerName: "max |torch − onnx|", children: [
-      { headerName: "Inherited", ...NUMERIC, ...ofDistance("inherited") },
-      { headerName: "Local", ...NUMERIC, ...ofDistance("local") },
-      { headerName: "Local, in floors", colId: "floors", headerTooltip: "Local error over its noise floor: above 1 the op departs", width: 130, ...NUMERIC, valueGetter: ({ data }) => data.localRatio },
     ] },
     { headerName: "max |value − float64|", children: [
       { headerName: "torch", field: "torch_vs_float64", width: 95, ...NUMERIC },
