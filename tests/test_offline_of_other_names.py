@@ -10,8 +10,9 @@ import onnxscript.optimizer
 import pytest
 import torch
 from of_function import Of
-from onnx import helper
-from torch import Tensor
+from onnx import helper, numpy_helper
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from dort_compare import Report, compare
 from dort_compare.offline import check
@@ -80,3 +81,68 @@ def test_a_copy_that_an_optimizer_takes_away_is_known_by_its_name(tmp_path: Path
     report = checked(tmp_path, other)
     assert report.verdict == "agree", str(report)
     assert {row.fx_node: row.status for row in report.rows}.items() >= {"sin": "ok", "clone": "ok"}.items()
+
+
+class Heads(nn.Module):
+    """``torch.onnx.export`` counts its views otherwise, as it does not take linear layers apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = (layer(x).view(2, 5, 2, 4).transpose(1, 2) for layer in (self.q, self.k))
+        return self.norm((q + k).transpose(1, 2).reshape(2, 5, 8))
+
+
+def exported(tmp_path: Path) -> onnx.ModelProto:
+    """What PyTorch's exporter makes of a model that has been dumped, with our name of its input."""
+    torch.manual_seed(0)
+    model, x = Heads().eval(), torch.randn(2, 5, 8)
+    with torch.no_grad():
+        compare(model, (x,), dump=tmp_path / "dump")
+        own = onnx.load(tmp_path / "dump" / "model_0.onnx")
+        shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in own.graph.input}
+        name = next(name for name, shape in shapes.items() if shape == [2, 5, 8])
+        options = {"dynamo": True, "opset_version": 18, "external_data": False, "verbose": False}
+        torch.onnx.export(model, (x,), tmp_path / "other.onnx", input_names=[name], **options)
+    return onnx.load(tmp_path / "other.onnx")
+
+
+def test_names_that_another_exporter_gives_to_other_values_tell_nothing(tmp_path: Path) -> None:
+    report = checked(tmp_path, exported(tmp_path))
+    assert report.verdict == "agree", str(report)
+    assert any(row.status == "unaligned" for row in report.rows)
+
+
+def test_a_fault_of_a_model_of_another_exporter_departs(tmp_path: Path) -> None:
+    other = exported(tmp_path)
+    next(node for node in other.graph.node if node.op_type == "Add").op_type = "Sub"
+    assert checked(tmp_path, other).verdict == "diverge"
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_batch_norm_that_is_folded_leaves_the_name_of_the_convolution(tmp_path: Path, *, is_wrong: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
+    model[1].running_mean.normal_(), model[1].running_var.uniform_(0.5, 2)
+    with torch.no_grad():
+        compare(model, (torch.randn(2, 3, 8, 8),), dump=tmp_path / "dump")
+    folded = fuse_conv_bn_eval(model[0], model[1])
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    nodes = {node.op_type: node for node in reversed(other.graph.node)}
+    conv, relu = nodes["Conv"], nodes["Relu"]
+    del conv.metadata_props[:], conv.input[1:]
+    conv.input.extend(["weight", "bias"])
+    bias = folded.bias.detach() + (0.1 if is_wrong else 0)
+    for name, value in (("weight", folded.weight.detach()), ("bias", bias)):
+        other.graph.initializer.append(numpy_helper.from_array(value.numpy(), name))
+    relu.input[0] = conv.output[0]
+    for value in other.graph.value_info:
+        if value.name == conv.output[0]:
+            del value.metadata_props[:]
+    kept = [node for node in other.graph.node if node in (conv, relu) or node.op_type == "Conv"]
+    del other.graph.node[:]
+    other.graph.node.extend(kept)
+    report = checked(tmp_path, other)
+    assert report.verdict == ("diverge" if is_wrong else "agree"), str(report)

@@ -198,7 +198,9 @@ def _labelled_values(model: onnx.ModelProto) -> dict[str, Mapping[str, str]]:
 
 
 def _label(owner: onnx.NodeProto | onnx.ValueInfoProto, metadata: Mapping[str, str]) -> None:
-    """Writes the metadata, but for the dtype that the other model's nodes computed in."""
+    """Writes the metadata, but for the dtype that the other model's nodes computed in, and that the name told it."""
     for key, value in metadata.items():
         if key != provenance.COMPUTED_IN:
             owner.metadata_props.add(key=key, value=value)
+    if metadata:
+        owner.metadata_props.add(key=provenance.NAMED_ALIKE, value="")

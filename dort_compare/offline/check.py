@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from dort_compare.align.named_alike import without_names
 from dort_compare.align.regions import values_by_region
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
@@ -14,10 +15,12 @@ from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
+from dort_compare.offline.misnamed import misnamed
 from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
 from dort_compare.report import Report
 from dort_compare.report.environment import environment
 from dort_compare.report.progress import Waiting
+from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.graph_run import EngineName, check_engine
 
@@ -50,10 +53,7 @@ def check(
     rows: list[Row] = []
     for each, run in runs:
         with running(title(each, other)), Waiting() as waiting:
-            pictures = Pictures()
-            stands = None if other is None else values_by_region(run.graph_module, run.onnx_model)
-            found = graph_rows(run, effort.memory, effort.repeats, (pictures.see,), stands)
-            rows += pictures.on(waiting.each(f"values of {each.name}", found, run.calls))
+            rows += _rows(run, each.name, effort, waiting, is_ours=other is None)
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
     verdict, causes = judge(rows, (), Lineage([run for _, run in runs]))
@@ -66,3 +66,17 @@ def check(
         settings={**settings, "memory": memory, "repeats": repeats},
         environment=environment(),
     )
+
+
+def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours: bool) -> list[Row]:
+    """The rows of one graph, with pictures. A model that is not ours may have one node for several of its calls, and
+    names for other values that are ours: once that shows, they tell nothing."""
+    pictures = Pictures()
+    stands = None if is_ours else values_by_region(run.graph_module, run.onnx_model)
+    passing = graph_rows(run, effort.memory, effort.repeats, (pictures.see,), stands)
+    found = pictures.on(waiting.each(f"values of {name}", passing, run.calls))
+    others = frozenset() if is_ours else misnamed(run, found)
+    if not others:
+        return found
+    told = replace(run, onnx_model=without_names(run.onnx_model, others))
+    return _rows(told, name, effort, waiting, is_ours=False)
