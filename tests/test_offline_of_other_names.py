@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxscript.optimizer
 import pytest
@@ -146,3 +147,18 @@ def test_a_batch_norm_that_is_folded_leaves_the_name_of_the_convolution(tmp_path
     other.graph.node.extend(kept)
     report = checked(tmp_path, other)
     assert report.verdict == ("diverge" if is_wrong else "agree"), str(report)
+
+
+@pytest.mark.parametrize("shape", [[2, 5, 4], [5, 2, 4]])
+def test_an_output_may_have_the_shape_in_which_the_graph_returns_it(tmp_path: Path, shape: list[int]) -> None:
+    """Ours returns the product of matrices that a linear layer is, the graph a view of it."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        compare(nn.Linear(8, 4), (torch.randn(2, 5, 8),), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    (output,) = other.graph.output
+    other.graph.initializer.append(numpy_helper.from_array(np.array(shape), "sizes"))
+    other.graph.node.append(helper.make_node("Reshape", [output.name, "sizes"], ["result"]))
+    other.graph.output[0].CopyFrom(helper.make_tensor_value_info("result", onnx.TensorProto.FLOAT, shape))
+    report = checked(tmp_path, other)
+    assert report.verdict == ("agree" if shape == [2, 5, 4] else "diverge"), str(report)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from types import MappingProxyType
 
 import onnx
 
@@ -14,20 +15,23 @@ from dort_compare.align.inserted import Change
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.reshaped import reshape
-from dort_compare.align.tensor_types import Type, are_merged, in_dtype, is_alike, types_of
+from dort_compare.align.tensor_types import Type, are_merged, in_dtype, is_alike, is_static, sizes, types_of
 
 Fits = Callable[[Type | None, Type | None], bool]
 """Whether a value of the first type, of another model, may be one of the second, of ours."""
+Shapes = Mapping[str, Set[tuple[int, ...]]]
+"""By FX node, in which other shapes the graph returns it."""
 
 
-def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
+def adopted(own: onnx.ModelProto, other: onnx.ModelProto, shapes: Shapes = MappingProxyType({})) -> onnx.ModelProto:
     """A copy of ``other`` whose values and nodes say which FX nodes of ``own`` they stand for, where that can be told.
 
     By metadata of its own; else by the name that a value has in ``own``, which optimizers keep of the values that
     survive them; else, for the outputs of models that have equally many, by position. A value in between that has
     another shape stands for none; but where the shape is another as neighbouring axes are one, as optimizers leave them
     that move a ``Reshape``, it is made in ours. So is one in a coarser dtype, and an input, in a model converted to
-    that; in one that is not, a value in between that has another dtype stands for none. Types that ``other`` does not
+    that; in one that is not, a value in between that has another dtype stands for none. An output in one of the
+    ``shapes`` in which the graph returns the value of an FX node is made in ours. Types that ``other`` does not
     declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a
     constant is made by a node.
     """
@@ -47,7 +51,7 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     if converted:
         inputs = {value.name: value.type.tensor_type for value in own.graph.input}
         theirs = compare_in_ours(model, expected, inputs, theirs)
-    if others := _of_other_shapes(model, expected, theirs):
+    if others := _of_other_shapes(model, expected, theirs, shapes):
         reshape(model, others)
     return model
 
@@ -130,14 +134,18 @@ def _may_be_coarser(theirs: Type | None, ours: Type | None) -> bool:
     return _may_stand(theirs, ours)
 
 
-def _of_other_shapes(model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type]) -> list[Change]:
-    """The values in between that stand for FX nodes of another shape, each with the type of such a node."""
+def _of_other_shapes(
+    model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type], shapes: Shapes
+) -> list[Change]:
+    """The values that stand for FX nodes of another shape, each with the type of such a node; of outputs those in one
+    of the ``shapes``."""
     outputs = {value.name for value in model.graph.output}
-    stand = {v.name: (theirs.get(v.name), expected.get(fx_node)) for fx_node, v in values_of_fx_nodes(model).items()}
+    stand = {v.name: (theirs.get(v.name), fx_node) for fx_node, v in values_of_fx_nodes(model).items()}
     return [
-        Change(name, there, here)
-        for name, (there, here) in stand.items()
-        if there is not None and here is not None and name not in outputs and not is_alike(there, here)
+        Change(name, there, expected[fx_node])
+        for name, (there, fx_node) in stand.items()
+        if there is not None and fx_node in expected and not is_alike(there, expected[fx_node])
+        if name not in outputs or (is_static(there) and tuple(sizes(there)) in shapes.get(fx_node, ()))
     ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Set
 
 import onnx
+import torch
 from torch import fx
 
 from dort_compare.align.provenance import values_of_fx_nodes
+from dort_compare.backends.plain_views import base_of
 from dort_compare.signature import Signature
 
 
@@ -25,6 +28,23 @@ def unreturned(graph: fx.GraphModule, model: onnx.ModelProto) -> list[str]:
     returned, sought = {value.name for value in model.graph.output}, _sought(graph, model)
     too_few = len(model.graph.output) < len(sought)
     return [fx_node for fx_node, name in sought if (name or fx_node) not in returned and (too_few or name)]
+
+
+def returned_shapes(graph: fx.GraphModule) -> Mapping[str, Set[tuple[int, ...]]]:
+    """By FX node, the shapes of what a graph returns that shows all its elements, in their order, in another shape.
+
+    Our models return the value itself, those of other tools what the graph does.
+    """
+    found = defaultdict[str, set[tuple[int, ...]]](set)
+    for node in graph.graph.output_node().all_input_nodes:
+        base = base_of(node)
+        if base is not None and base is not node and _has_all_of(node.meta["val"], base.meta["val"]):
+            found[base.name].add(tuple(node.meta["val"].shape))
+    return found
+
+
+def _has_all_of(view: torch.Tensor, base: torch.Tensor) -> bool:
+    return view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous()
 
 
 def _sought(graph: fx.GraphModule, model: onnx.ModelProto) -> list[tuple[str, str | None]]:

@@ -25,9 +25,9 @@ def is_alike(one: Type | None, other: Type | None) -> bool:
         return False
     if not one.HasField("shape") or not other.HasField("shape"):
         return True
-    sizes = _sizes(one), _sizes(other)
-    return len(sizes[0]) == len(sizes[1]) and all(
-        m == n for m, n in zip(*sizes, strict=True) if m is not None and n is not None
+    pair = sizes(one), sizes(other)
+    return len(pair[0]) == len(pair[1]) and all(
+        m == n for m, n in zip(*pair, strict=True) if m is not None and n is not None
     )
 
 
@@ -50,13 +50,14 @@ def in_dtype(tensor: Type, elem_type: int) -> Type:
 
 def is_static(tensor: Type) -> bool:
     """Whether all sizes are known."""
-    return tensor.HasField("shape") and None not in _sizes(tensor)
+    return tensor.HasField("shape") and None not in sizes(tensor)
 
 
-def _sizes(tensor: Type) -> list[int | None]:
+def sizes(tensor: Type) -> list[int | None]:
+    """The sizes that a type with a shape declares; None for those that it does not know."""
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
 
 
 def _bounds(tensor: Type) -> list[int]:
     """How many elements the axes up to each hold, but for axes of one."""
-    return [1, *accumulate((size for size in _sizes(tensor) if size != 1 and size is not None), mul)]
+    return [1, *accumulate((size for size in sizes(tensor) if size != 1 and size is not None), mul)]

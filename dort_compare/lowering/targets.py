@@ -20,11 +20,12 @@ def find_target(name: str) -> Target | None:
     its arguments. All of them compute numbers from numbers; none opens a file or runs code, as ``aten.from_file`` and
     custom operators could.
     """
-    return _by_name().get(name) or _core(name)
+    return _by_name(len(registered())).get(name) or _core(name)
 
 
-@functools.cache
-def _by_name() -> Mapping[str, Target]:
+@functools.lru_cache(maxsize=1)
+def _by_name(_lowerings: int) -> Mapping[str, Target]:
+    """Of so many lowerings: users may add some, and take none away."""
     return {_name(target): target for target in registered()}
 
 
