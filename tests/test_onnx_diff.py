@@ -1160,3 +1160,18 @@ def test_a_large_column_is_no_mask_where_nothing_takes_exponentials() -> None:
     both = [model(text, w=w, c=c) for text, c in zip(texts, (-mean @ w, mean), strict=True)]
     for first, second in (both, reversed(both)):
         assert diff(first, second, {"x": x}).verdict == "agree"
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_mask_may_be_infinite_or_the_least_number(*, is_wrong: bool) -> None:
+    """Beside a fault, too: there it is no cause."""
+    text = """agraph (float[4, 5] x) => (float[4, 5] y) {
+        s = MatMul(x, w) t = Add(s, b) hidden = Where(mask, t, least) p = Softmax(hidden) y = MatMul(p, w) }"""
+    generator = np.random.default_rng(0)
+    w, b = (generator.standard_normal(shape).astype(np.float32) for shape in ((5, 5), 5))
+    mask = np.tril(np.ones((4, 5), bool))
+    first = model(text, w=w, b=b, mask=mask, least=np.float32(-np.inf))
+    other = model(text, w=w, b=b + np.float32(0.1 * is_wrong), mask=mask, least=np.finfo(np.float32).min)
+    for one, two in ((first, other), (other, first)):
+        found = diff(one, two)
+        assert [cause.row.pair.first for cause in found.findings.causes] == ["b"] * is_wrong, str(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -74,8 +74,10 @@ class PairJudge:
         dtypes = [self._precision[0].get(pair.first), self._precision[1].get(pair.second)]
         precision = coarsest([dtype for dtype in dtypes if dtype is not None])
         inherited = _distance(met.first, met.second)
-        local, floor, is_right = self._local(met, inherited, precision)
-        is_near = inherited.equal or _is_near(met, precision)
+        alike = met if inherited.finding is None else _with_masks_alike(met)
+        whole = inherited if alike is met else _distance(alike.first, alike.second)
+        local, floor, is_right = self._local(alike, whole, precision)
+        is_near = inherited.equal or _is_near(alike, precision)
         is_drawn, departure = self._draws.chance(pair)
         status: Status = "noise" if is_near else "inherits"
         if is_drawn and not departure:
@@ -100,11 +102,8 @@ class PairJudge:
     def _local(
         self, met: Met, inherited: Distance, precision: torch.dtype | None
     ) -> tuple[Distance | None, float, bool]:
-        if met.local is None:
-            found, value = inherited, met.second
-        else:
-            value = met.local
-            found = inherited if _are_equal(value, met.second) else _distance(met.first, value)
+        value = met.second if met.local is None else met.local
+        found = inherited if _are_equal(value, met.second) else _distance(met.first, value)
         local = None if met.local is None else found
         if found.equal:
             return local, 0.0, True
@@ -114,6 +113,20 @@ class PairJudge:
         moved = partial(_moved, met, value.shape, precision)
         error = local_error_by_moving(expected, value, value, moved, precision or coarsest([expected.dtype]))
         return local, error.noise_floor, error.is_noise
+
+
+def _with_masks_alike(met: Met) -> Met:
+    """With what the second model hides by -inf, or by the least number of the dtype, hidden as the first hides it."""
+    local = None if met.local is None else _hidden_as(met.first, met.local)
+    return replace(met, second=_hidden_as(met.first, met.second), local=local)
+
+
+def _hidden_as(first: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    if first.dtype != value.dtype or first.numel() != value.numel() or not value.is_floating_point():
+        return value
+    first = first.reshape(value.shape)
+    least = torch.finfo(value.dtype).min
+    return torch.where((first <= least) & (value <= least), first, value)
 
 
 def _is_near(met: Met, precision: torch.dtype | None) -> bool:
