@@ -1171,7 +1171,7 @@ def test_a_mask_may_be_infinite_or_the_least_number(*, is_wrong: bool) -> None:
     w, b = (generator.standard_normal(shape).astype(np.float32) for shape in ((5, 5), 5))
     mask = np.tril(np.ones((4, 5), bool))
     first = model(text, w=w, b=b, mask=mask, least=np.float32(-np.inf))
-    other = model(text, w=w, b=b + np.float32(0.1 * is_wrong), mask=mask, least=np.finfo(np.float32).min)
+    other = model(text, w=w, b=b * np.float32(1 + 0.1 * is_wrong), mask=mask, least=np.finfo(np.float32).min)
     for one, two in ((first, other), (other, first)):
         found = diff(one, two)
         assert [cause.row.pair.first for cause in found.findings.causes] == ["b"] * is_wrong, str(found)
