@@ -12,6 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from dort_compare.doctor.finding import Finding, State
+from dort_compare.doctor.packages import installed_anew
 from dort_compare.errors import one_line
 
 _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -147,7 +148,7 @@ def _refusal(model: bytes, provider: str) -> str | None:
 
 def _mend(provider: str) -> str:
     if provider == _CPU:
-        return "pip install --force-reinstall onnxruntime"
+        return installed_anew("onnxruntime")
     if provider == _CUDA:
         return "pip install 'onnxruntime-gpu[cuda,cudnn]', where there is a GPU"
     return "only if you want it: onnxruntime.ai/docs/execution-providers"

@@ -36,7 +36,18 @@ def required() -> Iterator[Finding]:
         try:
             importlib.import_module(name)
         except Exception as problem:  # noqa: BLE001  (a library that does not load raises anything)
-            yield Finding(f"import {name}", "broken", one_line(problem), f"pip install --force-reinstall {name}")
+            yield Finding(f"import {name}", "broken", one_line(problem), installed_anew(name))
+
+
+def installed_anew(name: str) -> str:
+    """The command that installs a package anew; that of ONNX Runtime which is there, as two overwrite each other."""
+    if name in _RUNTIMES:
+        name = next(iter(_installed_runtimes()), name)
+    return f"pip install --force-reinstall {name}"
+
+
+def _installed_runtimes() -> list[str]:
+    return [name for name in _RUNTIMES if any(metadata.distributions(name=name))]
 
 
 def optional() -> Iterator[Finding]:
@@ -72,7 +83,7 @@ def _installed(requirement: Requirement, wanted: str, is_needed: bool) -> Findin
 def _runtimes() -> Iterator[Finding]:
     """ONNX Runtime comes in several packages with one folder: one has to be there, and two overwrite each other."""
     wanted = next(each for each in _requirements("") if each.name in _RUNTIMES)
-    have = [name for name in _RUNTIMES if any(metadata.distributions(name=name))]
+    have = _installed_runtimes()
     pip = f"'{wanted.name}{wanted.specifier}'"
     if len(have) == 1:
         yield _installed(Requirement(f"{have[0]}{wanted.specifier}"), f"{have[0]}{wanted.specifier}", is_needed=True)

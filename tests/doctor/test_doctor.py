@@ -89,6 +89,12 @@ def test_the_other_package_of_onnx_runtime_will_do(installed):
     assert all(each.state == "ok" for each in packages.required())
 
 
+@pytest.mark.parametrize("name", ["onnxruntime", "onnxruntime-gpu"])
+def test_the_package_of_onnx_runtime_that_is_there_is_installed_anew(installed, name):
+    installed[name] = installed.pop("onnxruntime")
+    assert packages.installed_anew("onnxruntime") == f"pip install --force-reinstall {name}"
+
+
 def test_a_package_that_does_not_load(monkeypatch):
     def fail(name):
         raise ImportError(f"lib{name}.so: cannot open\nshared object file")
@@ -115,7 +121,7 @@ def test_no_provider_for_the_cpu_is_status_1(monkeypatch, capsys):
     status, out, _ = run(capsys)
     assert status == 1
     assert out.splitlines()[-1] == "broken: CPUExecutionProvider"
-    assert "mend: pip install --force-reinstall onnxruntime" in out
+    assert f"mend: {packages.installed_anew('onnxruntime')}" in out
 
 
 def test_a_comparison_that_diverges_is_status_1(monkeypatch, capsys):
