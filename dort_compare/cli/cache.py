@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from dort_compare.cache import folder as kept
 
 
+_LISTED = 20
+
+
 @click.command(context_settings=options.HELP, short_help="The compiled graphs on disk.")
 @click.option("--clear", is_flag=True, help="Remove them.")
+@click.option("--all", "everything", is_flag=True, help=f"Show all of them, not the {_LISTED} that were used last.")
 @click.option(
     "--folder",
     type=options.FILE,
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     default=None,
     help="Where they are kept.  [default: the user's cache]",
 )
-def cache(*, clear: bool, folder: Path | None) -> None:
+def cache(*, clear: bool, everything: bool, folder: Path | None) -> None:
     """Shows or removes the compiled graphs on disk.
 
     They are those of torch.compile(model, backend="dort"), for other processes.
@@ -37,23 +41,27 @@ def cache(*, clear: bool, folder: Path | None) -> None:
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder} is no folder; name the one that was given as the option cache")
         found = kept.clear(where) if clear else kept.entries(where)
-        text = f"removed {_sum(found)} from {where}" if clear else _listed(where, found)
+        text = (
+            f"removed {_sum(found)} from {where}" if clear else _listed(where, found, None if everything else _LISTED)
+        )
     except OSError as problem:
         raise UsageError(f"{where}: {problem.strerror}; name another folder with --folder") from None
     click.echo(text)
 
 
-def _listed(where: Path, found: Sequence[kept.File]) -> str:
+def _listed(where: Path, found: Sequence[kept.File], limit: int | None) -> str:
     from dort_compare.report.tables import new_table, rendered
 
     head = f"{where}: {_sum(found)}"
     if not found:
         return head
     table = new_table("last used", "phase", "nodes", "in torch", "bytes", "key")
-    for file in found:
+    for file in found[:limit]:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
         table.add_row(used, *_about(file.path), str(file.size), file.path.name[:12])
-    return f"{head}\n\n{rendered(table)}"
+    left = len(found[limit:]) if limit else 0
+    more = f"\nand {left} more; --all shows them" if left else ""
+    return f"{head}\n\n{rendered(table)}{more}"
 
 
 def _about(path: Path) -> tuple[str, str, str]:

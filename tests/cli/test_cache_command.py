@@ -69,3 +69,13 @@ def test_an_entry_that_cannot_be_removed_is_one_line(capsys, tmp_path, monkeypat
     monkeypatch.setattr(Path, "unlink", refuse)
     status, _, err = run(capsys, "--clear", "--folder", tmp_path)
     assert (status, err) == (2, f"dort-compare: {tmp_path}: Permission denied; name another folder with --folder\n")
+
+
+def test_of_many_those_are_shown_that_were_used_last(capsys, tmp_path):
+    for i in range(25):
+        Store(tmp_path).write(Entry(f"{i:064x}", "forward", i))
+        os.utime(tmp_path / f"{i:064x}", (i, i))
+    few, every = (run(capsys, "--folder", tmp_path, *more)[1].splitlines() for more in ((), ("--all",)))
+    assert [line.split()[3] for line in few[4:-1]] == [str(i) for i in range(24, 4, -1)]
+    assert few[-1] == "and 5 more; --all shows them"
+    assert len(every[4:]) == 25
