@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+from torch._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError
 from torch._dynamo.utils import counters
 
 from dort_compare.backends import CompiledGraph
@@ -21,8 +19,6 @@ from dort_compare.trace.modules import Call
 
 _BREAKS, _FAILURES = "graph_break", "unimplemented"
 """Where torch counts why graphs end, and what it could not compile."""
-_EXPLAINED = "Explanation: "
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _READS_A_NUMBER = "aten._local_scalar_dense"
 """What torch names where a graph, such as of the gradient of ``while_loop``, makes a number of a tensor."""
 
@@ -48,13 +44,9 @@ class Compiled:
         if any(_READS_A_NUMBER in reason for reason in self._told(_FAILURES)):
             return "it reads a number off a tensor: set torch._dynamo.config.capture_scalar_outputs = True"
         reason = next(iter(self._told(_BREAKS)), "")
-        return f"torch says: {'. '.join([*_said(reason)][:3])}" if reason.strip() else ""
-
-    @property
-    def graph_breaks(self) -> tuple[str, ...]:
-        """Why torch ended a graph before the end of the model, in a few words each, once for each time."""
-        told = ([*_said(reason)] for reason in self._told(_BREAKS).elements())
-        return tuple(lines[min(1, len(lines) - 1)].removeprefix(_EXPLAINED) for lines in told if lines)
+        what, *more = [line.strip().rstrip(".") for line in reason.splitlines() if line.strip()] or [""]
+        told = [what, *(line for line in more if line.startswith(("Explanation: ", "Hint: ")) and line[-1] != ":")]
+        return f"torch says: {'. '.join(told[:3])}" if what else ""
 
     def _told(self, kind: str) -> Counter[str]:
         """What torch has told of one kind since this model was wrapped."""
@@ -76,15 +68,8 @@ class Compiled:
             if is_torchs_own(problem.inner_exception):
                 raise UsageError(f"torch cannot compile the model: {one_line(problem.inner_exception)}") from problem
             raise
-        except TorchDynamoException as problem:
-            raise UsageError(f"torch cannot compile the model: {one_line(problem)}") from problem
-
-
-def _said(reason: str) -> Iterator[str]:
-    """What torch says in short, its explanation and its hints."""
-    lines = (_ADDRESS.sub("", line.strip().rstrip(".")) for line in reason.splitlines() if line.strip())
-    yield from itertools.islice(lines, 1)
-    yield from (line for line in lines if line.startswith((_EXPLAINED, "Hint: ")) and line[-1] != ":")
+        except InternalTorchDynamoError as problem:
+            raise UsageError(f"torch cannot compile the model: {str(problem).strip().splitlines()[0]}") from problem
 
 
 def run_compiled(model: nn.Module, call: Call, backend: Any, dynamic: bool | None = None) -> Outcome:

@@ -47,7 +47,10 @@ ROOT = "L['self']"
 _ROOT_MODULE = re.compile(r"^L\['(self|fn)'\]|^self(?=\.|$)|^[GL](?=\[)")
 """What stands before the path proper: ``fn`` is what dynamo calls a module of torch.nn that is compiled itself."""
 _IN_DICT = re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]")
-_ITEM = re.compile(r"""(?:\._(?:modules|parameters|buffers))?\[(?:'([^']+)'|"([^"]+)")\]|\[(\d+)\]""")
+_ESCAPED = re.compile(r"\\(.)")
+_ITEM = re.compile(
+    r"""(?:\._(?:modules|parameters|buffers))?\[(?:'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)"|(\d+))\]""", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def plain_source(source: str) -> str:
 def dotted_path(source: str) -> str:
     """Dynamo's name of a module, a parameter or an argument as ``named_modules`` and ``named_parameters`` have it."""
     source = _ROOT_MODULE.sub("", plain_source(source))
-    path = _ITEM.sub(lambda m: "." + next(g for g in m.groups() if g is not None), source)
+    path = _ITEM.sub(lambda item: "." + _ESCAPED.sub(r"\1", item[item.lastindex or 0]), source)
     return path.strip(".")
 
 

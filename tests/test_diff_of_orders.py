@@ -426,3 +426,16 @@ def test_what_a_fault_makes_the_other_lack_is_not_taken_for_a_transpose_that_it_
     first, second = (model(text, {}, ones=np.ones(7, np.float32)) for text in texts)
     found = diff(first, second)
     assert [cause.row.pair.first for cause in found.findings.causes] == ["s"], str(found)
+
+
+def test_a_copy_of_what_is_transposed_is_not_held_twice() -> None:
+    texts = (
+        """r = Relu(x) c = Identity(r) t = Transpose<perm = [0, 2, 1]>(c) u = Exp(t) v = Sin(u)
+        y = Transpose<perm = [0, 2, 1]>(v) k = Transpose<perm = [0, 2, 1]>(x) z = Cos(k)""",
+        """r = Relu(x) u = {op}(r) v = Sin(u) y = Identity(v) k = Transpose<perm = [0, 2, 1]>(x) z = Cos(k)""",
+    )
+    signature = "agraph (float[3, 6, 7] x) => (float[3, 6, 7] y, float[3, 7, 6] z)"
+    for op, causes in (("Exp", []), ("Sinh", ["u"])):
+        models = (model(f"{signature} {{{{ {text} }}}}", {"op": op}) for text in texts)
+        found = diff(*models)
+        assert [cause.row.pair.first for cause in found.findings.causes] == causes, str(found)

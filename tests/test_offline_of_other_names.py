@@ -162,3 +162,24 @@ def test_an_output_may_have_the_shape_in_which_the_graph_returns_it(tmp_path: Pa
     other.graph.output[0].CopyFrom(helper.make_tensor_value_info("result", onnx.TensorProto.FLOAT, shape))
     report = checked(tmp_path, other)
     assert report.verdict == ("agree" if shape == [2, 5, 4] else "diverge"), str(report)
+
+
+FAULTS_OF_NO_NAME = {
+    "an index": ("Exp", "Sinh", lambda x: (x.exp() + 1).argmax(-1)),
+    "beside what is large": ("Exp", "Sinh", lambda x: torch.cat([x.exp().sin(), x * 1e6], -1) * 2),
+    "masked": ("Exp", "Sinh", lambda x: x.exp().masked_fill(x > 1, -1e9)),
+    "lost": ("Exp", "Identity", lambda x: (x.sin().exp() + 1).argmax(-1)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_NO_NAME)
+def test_a_fault_that_no_result_shows_is_named_all_the_same(tmp_path: Path, name: str) -> None:
+    """In a model whose values bear our names and nothing else: they hold no other value of ours."""
+    op_type, wrong, function = FAULTS_OF_NO_NAME[name]
+    compare(Of(function), (torch.linspace(-2, 3, 12).view(3, 4),), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    for owner in (*other.graph.node, *other.graph.value_info, *other.graph.output):
+        del owner.metadata_props[:]
+    next(node for node in other.graph.node if node.op_type == op_type).op_type = wrong
+    report = checked(tmp_path, other)
+    assert [cause.fx_node for cause in report.causes] == ["exp"], str(report)

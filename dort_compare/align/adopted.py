@@ -145,8 +145,12 @@ def _of_other_shapes(
         Change(name, there, expected[fx_node])
         for name, (there, fx_node) in stand.items()
         if there is not None and fx_node in expected and not is_alike(there, expected[fx_node])
-        if name not in outputs or (is_static(there) and tuple(sizes(there)) in shapes.get(fx_node, ()))
+        if name not in outputs or _is_shown(there, expected[fx_node], shapes.get(fx_node, frozenset()))
     ]
+
+
+def _is_shown(there: Type, here: Type, shapes: Set[tuple[int, ...]]) -> bool:
+    return is_static(there) and is_static(here) and tuple(sizes(there)) in shapes
 
 
 def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -78,7 +78,8 @@ class _Choice:
         if before is None or not before.is_telling:
             return None
         partners = self._near(before)
-        holds_all = len(partners) >= len(self._own.near(before, self._tolerance))
+        own = self._own.near(before, self._tolerance)
+        holds_all = len(_made_apart(partners, self._other)) >= len(_made_apart(own, self._side))
         return not any(map(self._is_transposed, partners)) if partners and holds_all else None
 
     def _is_transposed(self, other: str) -> bool:
@@ -100,3 +101,8 @@ class _Choice:
         """The orders of the transposes that content says the other model leaves out."""
         transposed = (name for name in self._seen.before if self._side.op_type(name) == "Transpose")
         return frozenset(self._seen.orders[n] for n in transposed if not self._stands(n) and self._is_skipped(n))
+
+
+def _made_apart(alike: Sequence[str], side: Side) -> list[str]:
+    """Those of values that hold the same which are not made of another of them, as copies are."""
+    return [name for name in alike if (node := side.node(name)) is None or set(alike).isdisjoint(node.operands)]

@@ -12,7 +12,7 @@ from dort_compare.align.tensor_types import Type
 
 
 def reshape(model: onnx.ModelProto, changes: Sequence[Change]) -> None:
-    """Gives values in between another shape, and those that read them the one that they had."""
+    """Gives values another shape, of known sizes, and those that read them the one that they had."""
 
     def step(read: str, made: str, wanted: Type) -> onnx.NodeProto:
         sizes = [dim.dim_value for dim in wanted.shape.dim]

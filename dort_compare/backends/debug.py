@@ -15,6 +15,7 @@ from dort_compare import provenance
 from dort_compare.backends import partition
 from dort_compare.backends.aot import aot_backend, compile_id
 from dort_compare.backends.fallback import Fallback
+from dort_compare.backends.graph_breaks import graph_break
 from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
 from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
@@ -51,6 +52,7 @@ class DebugBackend:
             raise UsageError(f"storage is {storage!r}; give a dict")
         self.graphs: list[CompiledGraph] = storage.setdefault("graphs", [])
         self.fallbacks: list[Fallback] = storage.setdefault("fallbacks", [])
+        self.graph_breaks: list[str] = []
         self._dump = DumpWriter.in_folder(self.options.dump, self.options.dump_prefix) if self.options.dump else None
         self._dumped: dict[int, str] = {}
         rewrites = bool(self.options.rewrites)
@@ -69,6 +71,7 @@ class DebugBackend:
         refuse_mode(mode)
         if options:
             raise UsageError("a DebugBackend has its options already: give them to DebugBackend(...)")
+        self.graph_breaks.extend(filter(None, [graph_break(graph_module)]))
         return self._compile(graph_module, example_inputs)
 
     def __deepcopy__(self, _: object) -> DebugBackend:

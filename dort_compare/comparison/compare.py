@@ -70,6 +70,7 @@ class _Ran:
     outcome: Outcome
     graphs: Sequence[CompiledGraph]
     fallbacks: tuple[Fallback, ...]
+    graph_breaks: tuple[str, ...]
     shipped: dict[int, Results]
 
     def recorded(self, given: Mapping[str, torch.Tensor]) -> list[Recorded]:
@@ -121,7 +122,7 @@ class _Stages:
         """Compiles the model and runs it. Raises UsageError where torch.compile makes no graph of it."""
         self._waiting.stage("compiling, and the compiled model")
         backend = self._backend
-        before, left = len(backend.graphs), len(backend.fallbacks)
+        before, left, broken = len(backend.graphs), len(backend.fallbacks), len(backend.graph_breaks)
         compiled = Compiled(self._subject.model, backend, self._dynamic)
         with backend.keeping() as shipped:
             outcome = compiled.run(self._subject.call)
@@ -129,7 +130,7 @@ class _Stages:
         if not graphs and not fallbacks:
             why = compiled.refusal and f"; {compiled.refusal}"
             raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why}")
-        return _Ran(compiled, outcome, graphs, fallbacks, shipped)
+        return _Ran(compiled, outcome, graphs, fallbacks, tuple(backend.graph_breaks[broken:]), shipped)
 
     def _traced(self, compiled: Compiled, modules: EagerModules) -> Tracing:
         """The compiled model once more, on torch's kernels."""
@@ -173,7 +174,7 @@ class _Stages:
             rows=values.rows,
             outputs=found.outputs,
             fallbacks=ran.fallbacks,
-            graph_breaks=ran.model.graph_breaks,
+            graph_breaks=ran.graph_breaks,
             graphs=tuple(graph.id for graph, _ in recorded),
             modules=found.modules,
             optimized=values.optimized,

@@ -109,8 +109,8 @@ def judge(
     one that no ONNX value stands for, or that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
-    Nor do NaN and infinities alone, which any other operation makes of NaN, or values that are empty. Graphs that
-    compute nothing, as of a dump, leave nothing to compare.
+    Nor does NaN alone, which any other operation makes of NaN, or what is empty. Graphs that compute nothing, as of a
+    dump, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -128,21 +128,20 @@ def judge(
     found = [row.inherited for row in rows] if rows else [row.distance for row in outcome]
     if not any(map(_has_numbers, found)):
         return "diverge", (_outside("", f"nothing was compared{_without_numbers(found)}"),)
-    silent = {row.graph for row in rows} - {row.graph for row in rows if _has_numbers(row.inherited)}
+    silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
-        found = [row.inherited for row in rows if row.graph == min(silent)]
-        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}{_without_numbers(found)}"),)
+        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
     absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
 
 
 def _has_numbers(distance: Distance | None) -> bool:
-    return distance is not None and distance.finite > 0
+    return distance is not None and distance.numbers != 0
 
 
 def _without_numbers(found: Iterable[Distance | None]) -> str:
     """Why what was measured is none; "" where nothing was measured."""
-    return ": all values are empty, or NaN and infinities alone; other inputs may tell" if any(found) else ""
+    return ": all that was measured is empty or NaN; other inputs may tell" if any(found) else ""
 
 
 def at_row(row: Row, lineage: Lineage | None) -> Divergence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dort_compare.align.named_alike import without_names
+from dort_compare.align.named_alike import named_alike, without_names
 from dort_compare.align.regions import values_by_region
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
@@ -15,7 +15,7 @@ from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
-from dort_compare.offline.misnamed import misnamed
+from dort_compare.offline.misnamed import Contents, misnamed
 from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
 from dort_compare.report import Report
 from dort_compare.report.environment import environment
@@ -71,12 +71,12 @@ def check(
 def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours: bool) -> list[Row]:
     """The rows of one graph, with pictures. A model that is not ours may have one node for several of its calls, and
     names for other values that are ours: once that shows, they tell nothing."""
-    pictures = Pictures()
-    stands = None if is_ours else values_by_region(run.graph_module, run.onnx_model)
-    passing = graph_rows(run, effort.memory, effort.repeats, (pictures.see,), stands)
-    found = pictures.on(waiting.each(f"values of {name}", passing, run.calls))
-    others = frozenset() if is_ours else misnamed(run, found)
-    if not others:
-        return found
-    told = replace(run, onnx_model=without_names(run.onnx_model, others))
-    return _rows(told, name, effort, waiting, is_ours=False)
+    while True:
+        pictures, contents = Pictures(), Contents(frozenset() if is_ours else named_alike(run.onnx_model))
+        stands = None if is_ours else values_by_region(run.graph_module, run.onnx_model)
+        passing = graph_rows(run, effort.memory, effort.repeats, (pictures.see, contents.see), stands)
+        found = pictures.on(waiting.each(f"values of {name}", passing, run.calls))
+        others = misnamed(run, found, contents)
+        if not others:
+            return found
+        run = replace(run, onnx_model=without_names(run.onnx_model, others))

@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import torch
 
-from dort_compare.align.named_alike import named_alike
+from dort_compare.align.content import Sketch, sketch, tolerance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
+from dort_compare.trace.executions import Executed
 
 
-def misnamed(run: GraphRun, rows: Sequence[Row]) -> frozenset[str]:
-    """The FX nodes whose values, told by their names alone, are others than torch's although nothing comes of it.
+class Contents:
+    """What the values of a graph hold in torch, and in another model those that are told by their ``names`` alone, of
+    FX nodes; nothing where there are none such."""
+
+    def __init__(self, names: Set[str]) -> None:
+        self.names = names
+        self._theirs: dict[str, Sketch] = {}
+        self._ours: dict[str, Sketch] = {}
+
+    def see(self, executed: Executed, _precision: torch.dtype | None, _row: Row) -> None:
+        """Is shown a value, in the order of execution."""
+        name = executed.step.node.name
+        if self.names:
+            self._ours[name] = sketch(executed.step.value.cpu())
+        if name in self.names and executed.own is not None:
+            self._theirs[name] = sketch(executed.own.cpu())
+
+    def is_of_a_later_one(self, name: str) -> bool:
+        """Whether the value of that name holds what torch computes later: other tools have fewer calls to count, and
+        fold what follows into one. What it computes earlier holds a value whose operation is lost, too."""
+        theirs, order = self._theirs.get(name), list(self._ours)
+        if theirs is None or not theirs.is_telling:
+            return False
+        later = (self._ours[other] for other in order[order.index(name) + 1 :])
+        return any(theirs.is_near(other, tolerance(halved=other.dtype.itemsize < 4)) for other in later)
+
+
+def misnamed(run: GraphRun, rows: Sequence[Row], contents: Contents) -> frozenset[str]:
+    """The FX nodes whose values, told by their names alone, hold later ones, and nothing comes of it.
 
     ``torch.onnx.export`` counts its calls otherwise, and a batch norm that is folded leaves the name of the convolution
     to its own result. None where a result of the graph is not right: a value may be wrong then.
     """
     lineage = Lineage([run])
     results = [row for row in rows if lineage.is_result(run.index, row.fx_node)]
-    if not results or not all(_is_right(row) for row in results):
+    if not contents.names or not results or not all(map(_is_right, results)):
         return frozenset()
-    return named_alike(run.onnx_model) & {row.fx_node for row in rows if row.status != "ok" and not _is_right(row)}
+    astray = (row.fx_node for row in rows if row.fx_node in contents.names and not _is_right(row))
+    return frozenset(filter(contents.is_of_a_later_one, astray))
 
 
 def _is_right(row: Row) -> bool:

@@ -64,9 +64,9 @@ def _summary(report: Report) -> Iterator[str]:
     held = Counter(row.held_in for row in report.rows if row.held_in)
     for dtype, n in held.items():
         yield f"{n} of them held in {dtype} by the model, and judged by what that rounds"
-    numberless = sum(row.inherited is not None and not row.inherited.finite for row in report.rows)
+    numberless = sum(row.inherited is not None and row.inherited.numbers == 0 for row in report.rows)
     if numberless:
-        yield f"{numberless} of them empty, or NaN and infinities alone, which any other operation makes of such, too"
+        yield f"{numberless} of them empty, or NaN on one side throughout: no number was compared"
     yield from shipped_lines(report)
     yield from half_lines(report)
     if report.fallbacks:

@@ -23,7 +23,7 @@ class Distance:
     equal      same dtype, shape and elements; NaN equals NaN, 0.0 equals -0.0
     finding    one line for what a number cannot say (dtype, shape, NaN, inf), else None; the device is never a finding.
                It calls the sides "expected" and "got" until ``between`` names them
-    finite     how many finite pairs there are; 0 of NaN and infinities alone, and of what is empty
+    numbers    how many pairs are of numbers, infinities among them; 0 of NaN alone, and of what is empty
     different  how many elements are unequal, those that are not finite included
     max_abs    max |expected - got|; an int if both tensors hold integers or bools
     mean_abs   mean |expected - got|
@@ -38,7 +38,7 @@ class Distance:
     equal: bool
     finding: str | None
     numel: int
-    finite: int = 0
+    numbers: int | None = None
     different: int | None = None
     max_abs: Number | None = None
     mean_abs: float | None = None
@@ -48,10 +48,10 @@ class Distance:
     worst: tuple[int, ...] | None = None
 
     @classmethod
-    def of_equal(cls, numel: int, finite: int, scale: Number) -> Distance:
-        """The distance of equal tensors of so many elements, so many of them finite, the largest of these ``scale``."""
+    def of_equal(cls, numel: int, numbers: int | None, scale: Number) -> Distance:
+        """The distance of equal tensors of so many elements, ``numbers`` of them not NaN, the largest ``scale``."""
         cosine = 1.0 if scale else None
-        return cls(True, None, numel, finite, 0, max_abs=0, mean_abs=0.0, scale=scale, max_rel=0.0, cosine=cosine)
+        return cls(True, None, numel, numbers, 0, max_abs=0, mean_abs=0.0, scale=scale, max_rel=0.0, cosine=cosine)
 
     def between(self, expected: str, got: str) -> Distance:
         """The same with these names of the two sides in what was found."""

@@ -40,7 +40,7 @@ class Measured:
         if worst is not None:
             place = np.ravel_multi_index(worst, self.shape) if worst else 0
             whole = replace(whole, worst=tuple(map(int, np.unravel_index(place, shape))))
-        local = Distance.of_equal(whole.numel, whole.finite, whole.scale or 0)
+        local = Distance.of_equal(whole.numel, whole.numbers, whole.scale or 0)
         return Measured(shape, whole, local, self.torch_vs_float64, self.onnx_vs_float64)
 
 

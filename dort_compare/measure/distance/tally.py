@@ -34,6 +34,7 @@ class Tally:
 
     different: int = 0
     finite: int = 0  # finite pairs
+    infinite: int = 0  # pairs of numbers of which one is not finite
     max_abs: Number = 0
     total: float = 0.0  # sum of |expected - got| over finite pairs
     scale: Number = 0
@@ -107,6 +108,7 @@ class Tally:
         matched = (expected == got) | (expected.isnan() & got.isnan())
         rank = (expected - got).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(matched, 0)
         measured = expected.isfinite() & got.isfinite()
+        self.infinite += int((~(expected.isnan() | got.isnan() | measured)).sum())
         expected, got = (values.masked_fill(~measured, 0) for values in (expected, got))
         gap = (expected - got).abs()
         different = int(rank.count_nonzero())
@@ -144,6 +146,11 @@ class Tally:
         if rank > self.rank:
             self.rank, self.worst = rank, place
 
+    @property
+    def numbers(self) -> int:
+        """How many pairs are of numbers."""
+        return self.finite + self.infinite
+
     def distance(self, expected: torch.Tensor, got: torch.Tensor) -> Distance:
         """Sum up, once every block of the pair has been added."""
         findings = [f"{count} {what}" for what, count in self.unmatched.items() if count]
@@ -154,7 +161,7 @@ class Tally:
             equal=expected.dtype == got.dtype and self.different == 0,
             finding="; ".join(findings) or None,
             numel=expected.numel(),
-            finite=self.finite,
+            numbers=self.numbers,
             different=self.different,
             max_abs=self.max_abs if measured else None,
             mean_abs=self.total / max(self.finite, 1) if measured else None,

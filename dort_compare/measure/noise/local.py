@@ -97,7 +97,7 @@ def local_error(
     if whole.finding or whole.max_abs is None:
         return _of_finding(sides, whole)
     if not whole.equal and is_another_order(node, expected, value):
-        return LocalError(Distance.of_equal(whole.numel, whole.finite, whole.scale or 0), 0.0, is_noise=True)
+        return LocalError(Distance.of_equal(whole.numel, whole.numbers, whole.scale or 0), 0.0, is_noise=True)
     if not expected.is_floating_point():
         is_open = (
             whole.equal or is_a_tie(replay, node, expected, value) or is_on_the_edge(replay, node, expected, value)

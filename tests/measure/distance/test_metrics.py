@@ -98,7 +98,7 @@ def test_bool_counts_as_zero_and_one() -> None:
         equal=False,
         finding=None,
         numel=5,
-        finite=5,
+        numbers=5,
         different=2,
         max_abs=1,
         mean_abs=2 / 5,
@@ -166,7 +166,7 @@ def test_numbers_of_a_small_pair() -> None:
         equal=False,
         finding=None,
         numel=4,
-        finite=4,
+        numbers=4,
         different=1,
         max_abs=12.0,
         mean_abs=3.0,
@@ -204,7 +204,7 @@ def test_nan_and_inf_that_match_are_equal() -> None:
         equal=True,
         finding=None,
         numel=4,
-        finite=1,
+        numbers=3,
         different=0,
         max_abs=0.0,
         mean_abs=0.0,
@@ -302,7 +302,7 @@ def test_findings_are_joined() -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
 def test_two_empty_tensors_are_equal(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     result = distance(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
-    assert result == Distance(True, None, 0, different=0, max_abs=0, mean_abs=0, scale=0, max_rel=0)
+    assert result == Distance(True, None, 0, 0, different=0, max_abs=0, mean_abs=0, scale=0, max_rel=0)
 
 
 def test_empty_tensors_of_two_dtypes() -> None:
@@ -355,7 +355,7 @@ def test_json_is_strict() -> None:
         "equal": False,
         "finding": None,
         "numel": 2,
-        "finite": 1,
+        "numbers": 1,
         "different": 1,
         "max_abs": 1.0,
         "mean_abs": 1.0,
