@@ -96,10 +96,10 @@ class Heads(nn.Module):
         return self.norm((q + k).transpose(1, 2).reshape(2, 5, 8))
 
 
-def exported(tmp_path: Path) -> onnx.ModelProto:
+def exported(tmp_path: Path, *behind: nn.Module) -> onnx.ModelProto:
     """What PyTorch's exporter makes of a model that has been dumped, with our name of its input."""
     torch.manual_seed(0)
-    model, x = Heads().eval(), torch.randn(2, 5, 8)
+    model, x = nn.Sequential(Heads(), *behind).eval(), torch.randn(2, 5, 8)
     with torch.no_grad():
         compare(model, (x,), dump=tmp_path / "dump")
         own = onnx.load(tmp_path / "dump" / "model_0.onnx")
@@ -110,8 +110,11 @@ def exported(tmp_path: Path) -> onnx.ModelProto:
     return onnx.load(tmp_path / "other.onnx")
 
 
-def test_names_that_another_exporter_gives_to_other_values_tell_nothing(tmp_path: Path) -> None:
-    report = checked(tmp_path, exported(tmp_path))
+@pytest.mark.parametrize("behind", [[], [nn.Linear(8, 4)]], ids=["", "returning a view"])
+def test_names_that_another_exporter_gives_to_other_values_tell_nothing(
+    tmp_path: Path, behind: list[nn.Module]
+) -> None:
+    report = checked(tmp_path, exported(tmp_path, *behind))
     assert report.verdict == "agree", str(report)
     assert any(row.status == "unaligned" for row in report.rows)
 
