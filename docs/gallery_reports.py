@@ -39,7 +39,8 @@ def write(app: Sphinx, problem: Exception | None) -> None:
     folder = app.outdir / "docs" / "gallery" / REPORTS
     folder.mkdir(parents=True, exist_ok=True)
     made = {folder / _report(arguments): arguments for arguments in _calls()}
-    missing = [report for report in made if not report.exists() or report.stat().st_mtime < _changed()]
+    changed = _changed()
+    missing = [report for report in made if not report.exists() or report.stat().st_mtime < changed]
     with ThreadPoolExecutor(os.cpu_count()) as processes:
         ends = processes.map(lambda report: _run([*made[report], "--html", str(report)]), missing)
         for _ in status_iterator(ends, "reports of the gallery... ", "brown", len(missing)):

@@ -38,8 +38,9 @@ class DebugBackend:
     """A torch.compile backend that records what it compiles and runs.
 
     ``graphs`` lists the compiled graphs in the order in which they were compiled, ``fallbacks`` the FX nodes that run
-    in eager torch; a graph in which some do is a compiled graph for each of its pieces. Several threads may compile and
-    run at once. With ``storage`` given, the same lists are ``storage["graphs"]`` and ``storage["fallbacks"]``. The
+    in eager torch; a graph in which some do is a compiled graph for each of its pieces. ``graph_breaks`` says, for each
+    graph that dynamo ended before the end of a function, why and where. Several threads may compile and run at once.
+    With ``storage`` given, ``graphs`` and ``fallbacks`` are ``storage["graphs"]`` and ``storage["fallbacks"]``. The
     keyword arguments are the fields of Options.
 
     Raises UsageError for an unknown or impossible option.

@@ -48,11 +48,13 @@ def misnamed(run: GraphRun, rows: Sequence[Row], contents: Contents) -> frozense
     ``torch.onnx.export`` counts its calls otherwise, and a batch norm that is folded leaves the name of the convolution
     to its own result. None where a result of the graph is not right: a value may be wrong then.
     """
+    if not contents.names:
+        return frozenset()
     lineage = Lineage([run])
     results = (row.fx_node for row in rows if lineage.is_result(run.index, row.fx_node))
     sources = {source for result in results for source in lineage.shown(run.index, result)}
     right = {row.fx_node for row in rows if row.fx_node in sources and _is_right(row)}
-    if not contents.names or not sources or right != sources:
+    if not sources or right != sources:
         return frozenset()
     astray = (row.fx_node for row in rows if row.fx_node in contents.names and not _is_right(row))
     return frozenset(filter(contents.is_of_a_later_one, astray))
