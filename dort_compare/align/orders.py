@@ -39,6 +39,12 @@ def followed(order: Order, by: Order) -> Order:
     return tuple(order[i] for i in by)
 
 
+def whole(order: Order) -> Order:
+    """An order without the first dimensions that stay where they are, of which a reshape makes more or fewer."""
+    stay = next((i for i, dim in enumerate(order) if i != dim), len(order))
+    return tuple(dim - stay for dim in order[stay:])
+
+
 def permutation(node: Node, rank: int) -> Order:
     """What a Transpose does."""
     given = next((tuple(a.ints) for a in node.proto.attribute if a.name == "perm"), ())

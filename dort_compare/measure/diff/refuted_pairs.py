@@ -91,41 +91,6 @@ def _is_misled(row: ValueRow) -> bool:
     return row.is_near or (row.inherited.max_abs or math.inf) * _HARDLY <= (row.local.max_abs or 0)
 
 
-def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[tuple[str, str]]:
-    """Pairs by place of constants that depart where one model has folded into its constants what the other computes.
-
-    It shows in what the second computes of them: a later value that departs has the same partner, or what reads it
-    departs and stands where the first reads something else.
-    """
-    flow = second.flow
-    own = [row for row in rows if row.pair.how != "copy"]
-    partners = {row.pair.second: row.pair.first for row in own}
-    departing = {row.pair.second: row.pair for row in own if row.status == "diverges"}
-    latest: dict[str, int] = {}
-    for name in departing.keys() & flow.producer.keys():
-        made = flow.producer[name][0].index
-        latest[partners[name]] = max(made, latest.get(partners[name], made))
-
-    def is_skipped(result: str, partner: str) -> bool:
-        readers = [(node, name) for node, _ in flow.readers.get(result, ()) for name in node.results]
-        theirs = [(node, first.node(partners[name])) for node, name in readers if name in departing]
-        return any(
-            one is not None and one.proto.op_type == node.proto.op_type and partner not in one.operands
-            for node, one in theirs
-        )
-
-    def is_folded(node: Node) -> bool:
-        paired = ((result, partners[result]) for result in node.results if result in partners)
-        return any(latest.get(partner, -1) > node.index or is_skipped(result, partner) for result, partner in paired)
-
-    return frozenset(
-        (pair.first, name)
-        for name, pair in departing.items()
-        if pair.how == "place" and name in flow.constants
-        if any(is_folded(node) for node, _ in flow.readers.get(name, ()))
-    )
-
-
 def _by_second(rows: Sequence[ValueRow]) -> dict[str, ValueRow]:
     return {row.pair.second: row for row in rows if row.pair.is_main}
 
@@ -141,6 +106,13 @@ def alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
     if other not in second.flow.producer:
         return [(one, other)]
     return [(a, b) for a in first.holding(one) for b in second.holding(other)]
+
+
+def every(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
+    """A pair with all others of the same contents; of a constant every pair that it could have."""
+    if row.pair.second in second.flow.producer:
+        return alike(first, second, row)
+    return [(name, row.pair.second) for name in first.sketches]
 
 
 def _affected(second: Side, rows: Mapping[str, ValueRow], through: Set[str]) -> set[str]:

@@ -1,0 +1,140 @@
+"""Two ONNX models of which one is wrong: what only stands in a like place behind the fault is not blamed beside it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from dort_compare.onnx_diff import diff
+from dort_compare.report.diff import Diff
+
+
+def model(text: str, **constants: np.ndarray) -> onnx.ModelProto:
+    """A model of opset 18 from the text of its graph; ``constants`` become initializers."""
+    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> agraph {text}')
+    parsed.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
+    return parsed
+
+
+def blamed(found: Diff) -> list[str]:
+    return [cause.row.pair.second for cause in found.findings.causes]
+
+
+ROLLED = """
+    (float[2, 8, 8, 4] x) => (float[2, 8, 8, 4] y) {
+        a0 = Slice(x, two, end, one)
+        a1 = Slice(x, zero, two, one)
+        a = Concat<axis = 1>(a0, a1)
+        b0 = Slice(a, two, end, two)
+        b1 = Slice(a, zero, two, two)
+        b = Concat<axis = 2>(b0, b1)
+        h = MatMul(b, w)
+        s = Add(h, bias)
+        c0 = Slice(s, six, end, one)
+        c1 = Slice(s, zero, six, one)
+        c = Concat<axis = 1>(c0, c1)
+        d0 = Slice(c, six, end, two)
+        d1 = Slice(c, zero, six, two)
+        d = Concat<axis = 2>(d0, d1)
+        y = Add(x, d)
+    }"""
+SHARED = {
+    "w": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32),
+    "bias": np.linspace(-1, 1, 4).astype(np.float32),
+    **{name: np.array([number]) for number, name in enumerate(["zero", "one", "two"])},
+}
+WRONG = {
+    "bias": {"bias": SHARED["bias"] + np.array([0, 0.1, 0, 0], np.float32)},
+    "w": {"w": SHARED["w"] * np.float32(1.001)},
+    "six": {"six": np.array([5])},
+    "s": {},
+}
+
+
+def counted_from_the_end() -> onnx.ModelProto:
+    """With ends that are none and starts from the end, each node its own, as PyTorch's older exporter writes them."""
+    number = itertools.count()
+    text = re.sub(r"\b(end|six)\b", lambda name: f"{name[0]}{next(number)}", ROLLED)
+    places = {"end": 2**63 - 1, "six": -2}
+    own = {f"{name}{i}": np.array([places[name]]) for name, i in re.findall(r"(end|six)(\d+)", text)}
+    return model(text, **SHARED, **own)
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_slices_with_other_words_for_the_same_ends(fault: str) -> None:
+    first, ours = counted_from_the_end(), {**SHARED, "end": np.array([8]), "six": np.array([6])}
+    assert diff(first, model(ROLLED, **ours)).verdict == "agree"
+    text = ROLLED.replace("Add(h, bias)", "Sub(h, bias)") if fault == "s" else ROLLED
+    found = diff(first, model(text, **{**ours, **WRONG[fault]}))
+    assert blamed(found)[0] == fault, str(found)
+    assert fault == "six" or len(blamed(found)) == 1, str(found)
+
+
+KEYS = """
+    (float[2, 2, 4, 3] x) => (float[2, 2, 4, 4] y) {
+        e = Mul(x, g)
+        t = Transpose<perm = [0, 1, 3, 2]>(e)
+        k = Mul(t, root)
+        q = Mul(x, root)
+        m = MatMul(q, k)
+        y = Softmax(m)
+    }"""
+FLAT_KEYS = KEYS.replace(
+    "t = Transpose<perm = [0, 1, 3, 2]>(e)",
+    "f = Reshape(e, flat)\n u = Transpose<perm = [0, 2, 1]>(f)\n t = Reshape(u, back)",
+)
+
+
+def test_a_transpose_of_fewer_dimensions() -> None:
+    """One model transposes each head of a batch, the other one all heads as one batch."""
+    shared = {"g": np.array([0.5, 1, 2], np.float32), "root": np.float32(0.75)}
+    ours = {**shared, "flat": np.array([4, 4, 3]), "back": np.array([2, 2, 3, 4])}
+    assert diff(model(KEYS, **shared), model(FLAT_KEYS, **ours)).verdict == "agree"
+    found = diff(model(KEYS, **shared), model(FLAT_KEYS.replace("e = Mul", "e = Add"), **ours))
+    assert blamed(found) == ["e"], str(found)
+
+
+POOLED = """
+    (float[1, 4, 6, 6] x) => (float[1, 4] y) {
+        r = Relu(x)
+        d = Conv<auto_pad = "NOTSET", kernel_shape = [1, 1]>(r, w, b)
+        s = Relu(d)
+        t = MaxPool<kernel_shape = [2, 2]>(s)
+        y = ReduceMean<keepdims = 0>(t, axes)
+    }"""
+NORMALIZED_AND_POOLED = """
+    (float[1, 4, 6, 6] x) => (float[1, 4] y) {
+        r = Relu(x)
+        k = Conv(r, w, b)
+        d = BatchNormalization(k, g, o, m, v)
+        s = Relu(d)
+        t = MaxPool<kernel_shape = [2, 2]>(s)
+        n = IsNaN(s)
+        f = Cast<to = 1>(n)
+        p = MaxPool<kernel_shape = [2, 2]>(f)
+        z = Greater(p, zero)
+        u = Where(z, nan, t)
+        y = ReduceMean<keepdims = 0>(u, axes)
+    }"""
+
+
+@pytest.mark.parametrize("name", ["w", "b"])
+def test_a_folded_step_that_nothing_paired_reads(name: str) -> None:
+    """The constants into which a normalization is folded are not the other model's, wrong or right."""
+    generator = np.random.default_rng(1)
+    b, g, o, m, v = (generator.standard_normal(4).astype(np.float32) for _ in range(5))
+    w, v = generator.standard_normal((4, 4, 1, 1)).astype(np.float32), 0.5 + v**2
+    axes, scale = {"axes": np.array([2, 3])}, g / np.sqrt(v + 1e-5)
+    more = {"zero": np.float32(0), "nan": np.float32(np.nan)}
+    first = model(NORMALIZED_AND_POOLED, w=w, b=b, g=g, o=o, m=m, v=v, **axes, **more)
+    folded = {"w": w * scale[:, None, None, None], "b": (b - m) * scale + o}
+    assert diff(first, model(POOLED, **folded, **axes)).verdict == "agree"
+    folded[name] = np.ascontiguousarray(folded[name][[1, 0, 2, 3]])
+    found = diff(first, model(POOLED, **folded, **axes))
+    (cause,) = found.findings.causes
+    assert "Conv d" in cause.nodes[1], str(found)
