@@ -138,3 +138,14 @@ def test_a_folded_step_that_nothing_paired_reads(name: str) -> None:
     found = diff(first, model(POOLED, **folded, **axes))
     (cause,) = found.findings.causes
     assert "Conv d" in cause.nodes[1], str(found)
+
+
+def test_a_value_that_stands_for_several_of_the_first_model_is_blamed_once() -> None:
+    """The first model holds one constant twice, the second once."""
+    text = "(float[2, 4] x) => (float[2, 4] y) {{ q = Mul(x, k)\n p = Exp(q)\n r = Mul(p, {})\n y = Tanh(r) }}"
+    scale = np.array([0.5, 1, 1.5, 2], np.float32)
+    first = model(text.format("again"), k=scale, again=scale)
+    assert diff(first, model(text.format("k"), k=scale)).verdict == "agree"
+    found = diff(first, model(text.format("k"), k=scale * np.float32(1.001)))
+    assert blamed(found) == ["k"], str(found)
+    assert sum(row.status == "diverges" for row in found.rows) == 2

@@ -62,7 +62,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Findings:
-    """``reason`` says in a line what the verdict rests on; ``causes`` are all values that depart, in order."""
+    """``reason`` says in a line what the verdict rests on; ``causes`` are all values that depart, in order, each once."""
 
     titles: tuple[str, str]
     verdict: Judgement
@@ -81,7 +81,8 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     """
     by_name = {row.pair.second: row for row in rows if row.pair.is_main}
     order = _order(second)
-    departing = sorted((r for r in rows if r.status == "diverges"), key=lambda row: order.get(row.pair.second, -1))
+    told = [row for row in rows if row.status == "diverges" and not _is_told_by_another(row, by_name)]
+    departing = sorted(told, key=lambda row: order.get(row.pair.second, -1))
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
@@ -92,6 +93,12 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     if not causes:
         notes += tuple(_accumulated(by_name, second))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
+
+
+def _is_told_by_another(row: ValueRow, rows: Mapping[str, ValueRow]) -> bool:
+    """Whether it departs from one more of several equal values of the first model."""
+    main = rows.get(row.pair.second)
+    return row.pair.how == "copy" and main is not None and main.status == "diverges"
 
 
 def _verdict(
