@@ -1,7 +1,8 @@
 """A report as JUnit XML, which the pages of CI servers show.
 
-There is a test case for the verdict, for each module in each graph, and for each output and gradient: their names stay
-the same from run to run, so that a server can tell since when one fails. Those of FX nodes count what came before.
+There is a test case for the verdict, for each module in each graph, for each output and gradient, and a skipped one for
+each graph break: their names stay the same from run to run, so that a server can tell since when one fails. Those of FX
+nodes count what came before.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ def _suites(report: Report) -> Iterator[ET.Element]:
         _add(case, "failure", verdict_line(report), report.text())
     yield suite
     yield from _of_graphs(report.rows)
+    suite = _suite("graph breaks")
+    for reason in dict.fromkeys(report.graph_breaks):
+        _add(_case(suite, reason), "skipped", "what runs between graphs is eager torch, and not compared")
+    yield suite
     for backend in dict.fromkeys(row.backend for row in report.outputs):
         suite = _suite(f"outputs and gradients of {backend}")
         for row in (row for row in report.outputs if row.backend == backend):

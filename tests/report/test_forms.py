@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -122,6 +123,13 @@ def test_junit_skips_where_nothing_was_compared_and_fails_nothing_where_all_agre
 def test_junit_of_a_verdict_without_rows(tmp_path: Path) -> None:
     cases = read_junit(Report(*judge((), ()), (), ()), tmp_path)
     assert [case.is_failure for case in cases.values()] == [True]
+
+
+def test_junit_skips_a_graph_break(tmp_path: Path) -> None:
+    cases = read_junit(replace(RIGHT, graph_breaks=("print(x) at model.py:7",) * 2), tmp_path)
+    broken = cases["graph breaks", "print(x) at model.py:7"]
+    assert broken.is_skipped
+    assert len(cases) == len(read_junit(RIGHT, tmp_path)) + 1
 
 
 def test_junit_is_xml_whatever_the_names(tmp_path: Path) -> None:
