@@ -62,7 +62,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Findings:
-    """``reason`` says in a line what the verdict rests on; ``causes`` are the values that depart, in order, each once."""
+    """``reason`` says in a line what the verdict rests on; ``causes`` are all that departs, in order, each once."""
 
     titles: tuple[str, str]
     verdict: Judgement
