@@ -8,17 +8,10 @@ import re
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from graph_text import model
 
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff
-
-
-def model(text: str, **constants: np.ndarray) -> onnx.ModelProto:
-    """A model of opset 18 from the text of its graph; ``constants`` become initializers."""
-    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> agraph {text}')
-    parsed.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
-    return parsed
 
 
 def blamed(found: Diff) -> list[str]:
@@ -26,7 +19,7 @@ def blamed(found: Diff) -> list[str]:
 
 
 ROLLED = """
-    (float[2, 8, 8, 4] x) => (float[2, 8, 8, 4] y) {
+    agraph (float[2, 8, 8, 4] x) => (float[2, 8, 8, 4] y) {
         a0 = Slice(x, two, end, one)
         a1 = Slice(x, zero, two, one)
         a = Concat<axis = 1>(a0, a1)
@@ -76,7 +69,7 @@ def test_slices_with_other_words_for_the_same_ends(fault: str) -> None:
 
 
 KEYS = """
-    (float[2, 2, 4, 3] x) => (float[2, 2, 4, 4] y) {
+    agraph (float[2, 2, 4, 3] x) => (float[2, 2, 4, 4] y) {
         e = Mul(x, g)
         t = Transpose<perm = [0, 1, 3, 2]>(e)
         k = Mul(t, root)
@@ -100,7 +93,7 @@ def test_a_transpose_of_fewer_dimensions() -> None:
 
 
 POOLED = """
-    (float[1, 4, 6, 6] x) => (float[1, 4] y) {
+    agraph (float[1, 4, 6, 6] x) => (float[1, 4] y) {
         r = Relu(x)
         d = Conv<auto_pad = "NOTSET", kernel_shape = [1, 1]>(r, w, b)
         s = Relu(d)
@@ -108,7 +101,7 @@ POOLED = """
         y = ReduceMean<keepdims = 0>(t, axes)
     }"""
 NORMALIZED_AND_POOLED = """
-    (float[1, 4, 6, 6] x) => (float[1, 4] y) {
+    agraph (float[1, 4, 6, 6] x) => (float[1, 4] y) {
         r = Relu(x)
         k = Conv(r, w, b)
         d = BatchNormalization(k, g, o, m, v)
@@ -142,7 +135,7 @@ def test_a_folded_step_that_nothing_paired_reads(name: str) -> None:
 
 def test_a_value_that_stands_for_several_of_the_first_model_is_blamed_once() -> None:
     """The first model holds one constant twice, the second once."""
-    text = "(float[2, 4] x) => (float[2, 4] y) {{ q = Mul(x, k)\n p = Exp(q)\n r = Mul(p, {})\n y = Tanh(r) }}"
+    text = "agraph (float[2, 4] x) => (float[2, 4] y) {{ q = Mul(x, k)\n p = Exp(q)\n r = Mul(p, {})\n y = Tanh(r) }}"
     scale = np.array([0.5, 1, 1.5, 2], np.float32)
     first = model(text.format("again"), k=scale, again=scale)
     assert diff(first, model(text.format("k"), k=scale)).verdict == "agree"

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from graph_text import model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -24,13 +25,6 @@ from dort_compare.scalars import as_tensor
 from dort_compare.trace.graph_run import EngineName
 
 WIDTH = 8
-
-
-def model(text: str, **constants: np.ndarray) -> onnx.ModelProto:
-    """A model of opset 18 from the text of its graph; ``constants`` become initializers."""
-    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {text}')
-    parsed.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items())
-    return parsed
 
 
 def weights(*names: str) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dort_compare.align.content import ContentIndex, Sketch, tolerance
-from dort_compare.align.orders import Order, whole
+from dort_compare.align.orders import Order, moved_part
 from dort_compare.align.sides import Side
 
 
@@ -38,7 +38,7 @@ def laid_out(seen: Seen, other: Seen) -> Side:
 class _Choice:
     def __init__(self, seen: Seen, other: Seen) -> None:
         self._seen, self._side, self._other = seen, seen.side, other.side
-        self._known = frozenset(map(whole, other.orders.values()))
+        self._known = frozenset(map(moved_part, other.orders.values()))
         self._tolerance = tolerance(halved=bool(seen.side.halves() or other.side.halves()))
 
     def names(self) -> set[str]:
@@ -61,7 +61,7 @@ class _Choice:
         if is_skipped is not None:
             return is_skipped
         order = self._seen.orders[name]
-        return order in self._skipped or whole(order) not in self._known
+        return order in self._skipped or moved_part(order) not in self._known
 
     def _stands(self, name: str) -> bool:
         """Whether the other model holds a value as it is."""

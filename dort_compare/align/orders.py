@@ -39,7 +39,7 @@ def followed(order: Order, by: Order) -> Order:
     return tuple(order[i] for i in by)
 
 
-def whole(order: Order) -> Order:
+def moved_part(order: Order) -> Order:
     """An order without the first dimensions that stay where they are, of which a reshape makes more or fewer."""
     stay = next((i for i, dim in enumerate(order) if i != dim), len(order))
     return tuple(dim - stay for dim in order[stay:])

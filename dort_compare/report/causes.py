@@ -16,6 +16,7 @@ from dort_compare.plain import printable
 if TYPE_CHECKING:
     from dort_compare.report.report import Report
 
+BETWEEN_GRAPHS = "what runs between graphs is eager torch, and not compared"
 WIDTH = 80
 _NAMES = 6
 

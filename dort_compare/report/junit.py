@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from dort_compare.measure.distance.metrics import Distance
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import verdict_line
+from dort_compare.report.causes import BETWEEN_GRAPHS, verdict_line
 from dort_compare.report.tables import max_abs, number
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _suites(report: Report) -> Iterator[ET.Element]:
     yield from _of_graphs(report.rows)
     suite = _suite("graph breaks")
     for reason in dict.fromkeys(report.graph_breaks):
-        _add(_case(suite, reason), "skipped", "what runs between graphs is eager torch, and not compared")
+        _add(_case(suite, reason), "skipped", BETWEEN_GRAPHS)
     yield suite
     for backend in dict.fromkeys(row.backend for row in report.outputs):
         suite = _suite(f"outputs and gradients of {backend}")

@@ -9,7 +9,7 @@ from dort_compare.backends.fallback import grouped
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import counted, tally, verdict_lines, wrapped
+from dort_compare.report.causes import BETWEEN_GRAPHS, counted, tally, verdict_lines, wrapped
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, modules_table
 from dort_compare.report.outcomes import furthest_table, outcome_table
@@ -73,7 +73,7 @@ def _summary(report: Report) -> Iterator[str]:
         yield f"ran in eager torch, not in ONNX Runtime, and not compared: {counted(len(report.fallbacks), 'node')}"
         yield from grouped(report.fallbacks).splitlines()
     if report.graph_breaks:
-        yield f"graph breaks: {len(report.graph_breaks)}; what runs between graphs is eager torch, and not compared"
+        yield f"graph breaks: {len(report.graph_breaks)}; {BETWEEN_GRAPHS}"
         yield from (printable(f"  {reason}") for reason in dict.fromkeys(report.graph_breaks))
     if report.modules:
         yield before_onnx_text(report.modules)

@@ -108,7 +108,7 @@ def alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
     return [(a, b) for a in first.holding(one) for b in second.holding(other)]
 
 
-def every(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
+def with_all_like_it(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:
     """A pair with all others of the same contents; of a constant every pair that it could have."""
     if row.pair.second in second.flow.producer:
         return alike(first, second, row)

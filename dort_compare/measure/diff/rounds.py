@@ -11,7 +11,7 @@ from dort_compare.align.pair import Pair
 from dort_compare.align.pairing import Pairing
 from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
-from dort_compare.measure.diff.refuted_pairs import WEAK, effectless, every, misleading
+from dort_compare.measure.diff.refuted_pairs import WEAK, effectless, misleading, with_all_like_it
 from dort_compare.measure.diff.two_models import Lockstep, Met
 from dort_compare.measure.diff.unfolded import unfolded
 from dort_compare.measure.diff.value_rows import PairJudge, ValueRow
@@ -63,7 +63,8 @@ class Rounds:
         weak = [row for row in found.rows if row.status == "diverges" and row.pair.how in WEAK]
         for row in sorted(weak, key=lambda row: row.op_types[0] == row.op_types[1])[:_TRIALS]:
             if row.pair.second in found.departing:
-                without = self._settled(replace(found, refused=found.refused.union(every(*self._sides, row))))
+                refused = found.refused.union(with_all_like_it(*self._sides, row))
+                without = self._settled(replace(found, refused=refused))
                 found = without if frozenset() < without.departing < found.departing else found
         return found.rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.value_rows import ValueRow
@@ -45,18 +45,11 @@ class _Steps:
 
     def _is_skipped(self, reader: Node, partner: str) -> bool:
         """Whether what the first model makes of ``partner`` is left out before a reader of the second."""
-        return any(
-            self._reads_another(reader, name, partner)
-            if name in self._partners
-            else self._stands_alone(reader, partner)
-            for name in self._departing_at(reader)
-        )
-
-    def _departing_at(self, reader: Node) -> Iterator[str]:
-        """The results of a node that depart, or that have no pair and lead to one that departs."""
-        for name in reader.results:
-            if name in self._departing or (name not in self._partners and self._departing & self._next_paired(name)):
-                yield name
+        departing = (name for name in reader.results if name in self._departing)
+        if any(self._reads_another(reader, name, partner) for name in departing):
+            return True
+        alone = (name for name in reader.results if name not in self._partners)
+        return self._stands_alone(reader, partner) and any(self._next_paired(name) & self._departing for name in alone)
 
     def _reads_another(self, reader: Node, result: str, partner: str) -> bool:
         node = self._first.node(self._partners[result])
