@@ -58,7 +58,7 @@ def maximum(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     NaN where either is.
     """
-    return op.Max(x, y)
+    return larger(op, x, y)
 
 
 @lowering(aten.minimum.default, prims.minimum.default)
@@ -68,7 +68,7 @@ def minimum(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     NaN where either is.
     """
-    return op.Min(x, y)
+    return smaller(op, x, y)
 
 
 @lowering(aten.fmax.default, prims.fmax.default)
@@ -78,7 +78,7 @@ def fmax(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     NaN only where both are.
     """
-    return _but_for_nan(op, op.Max(x, y), x, y)
+    return _but_for_nan(op, larger(op, x, y), x, y)
 
 
 @lowering(aten.fmin.default, prims.fmin.default)
@@ -88,7 +88,25 @@ def fmin(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     NaN only where both are.
     """
-    return _but_for_nan(op, op.Min(x, y), x, y)
+    return _but_for_nan(op, smaller(op, x, y), x, y)
+
+
+def larger(op: Builder, x: ir.Value, y: ir.Value | int) -> ir.Value:
+    """The larger of two of one dtype, NaN where either is."""
+    return op.Where(op.Less(x, y), y, x) if takes_halves_apart(op, dtype_of(x)) else op.Max(x, y)
+
+
+def smaller(op: Builder, x: ir.Value, y: ir.Value | int) -> ir.Value:
+    """The smaller of two of one dtype, NaN where either is."""
+    return op.Where(op.Less(y, x), y, x) if takes_halves_apart(op, dtype_of(x)) else op.Min(x, y)
+
+
+def takes_halves_apart(op: Builder, dtype: torch.dtype) -> bool:
+    """Whether ONNX Runtime's Max, Min, ReduceMax and ReduceMin of ``dtype`` err.
+
+    Those of int64 on CPUs (1.31) compare the lower halves as signed where the upper ones are equal: 1 above 2**31.
+    """
+    return dtype == torch.int64 and not op.on_cuda
 
 
 def _but_for_nan(op: Builder, value: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -132,8 +150,8 @@ def _clamped(op: Builder, x: ir.Value, low: ir.Value | None, high: ir.Value | No
     if low is not None and high is not None and _is_number(low) and _is_number(high):
         return between(op, x, low, high)
     if low is not None:
-        x = op.Max(x, low)
-    return x if high is None else op.Min(x, high)
+        x = larger(op, x, low)
+    return x if high is None else smaller(op, x, high)
 
 
 def _is_number(bound: ir.Value) -> bool:
@@ -146,8 +164,8 @@ def between(op: Builder, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value
 
     ONNX Runtime's Clip on CUDA makes ``low`` of NaN, and one in float64 behind a Relu is refused by ``ReluClipFusion``.
     """
-    if op.on_cuda or dtype_of(x) == torch.float64:
-        return op.Min(op.Max(x, low), high)
+    if op.on_cuda or dtype_of(x) in (torch.float64, torch.int64):
+        return smaller(op, larger(op, x, low), high)
     return op.Clip(x, low, high)
 
 

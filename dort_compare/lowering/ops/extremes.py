@@ -9,8 +9,9 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
+from dort_compare.lowering.ops.comparison import takes_halves_apart
 from dort_compare.lowering.ops.operands import flags_dtype
-from dort_compare.lowering.ops.reduction import Dims, reduce
+from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
@@ -61,12 +62,22 @@ def aminmax(op: Builder, x: ir.Value, *, dim: int | None = None, keepdim: bool =
 
 def extreme(op: Builder, operator: str, x: ir.Value, dim: Dims, keepdim: bool, rank: int) -> ir.Value:
     """The extreme, or NaN where one is among the elements: ONNX Runtime may overlook it."""
+    if takes_halves_apart(op, op.result_dtype):
+        return _extreme_by_place(op, operator, x, reduced_dims(dim, rank), keepdim)
     extreme = reduce(op, operator, x, dim, keepdim, rank)
     if not op.result_dtype.is_floating_point:
         return extreme
     has_nan = reduce(op, "ReduceMax", op.cast(op.IsNaN(x), flags_dtype(op)), dim, keepdim, rank)
     nan = op.CastLike(op.const(math.nan, torch.float32), extreme)
     return op.Where(op.cast(has_nan, torch.bool), nan, extreme)
+
+
+def _extreme_by_place(op: Builder, operator: str, x: ir.Value, dims: list[int], keepdim: bool) -> ir.Value:
+    """The element at the ``ArgMax`` or ``ArgMin``, dimension by dimension."""
+    for dim in dims:
+        place = getattr(op, operator.replace("Reduce", "Arg"))(x, axis=dim, keepdims=1)
+        x = op.GatherElements(x, place, axis=dim)
+    return x if keepdim or not dims else op.Squeeze(x, dims)
 
 
 @lowering(aten.argmax.default)

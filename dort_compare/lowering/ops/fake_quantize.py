@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.ops.comparison import larger, smaller
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.precision import raise_half
 from dort_compare.lowering.registry import lowering
@@ -124,7 +125,7 @@ def along(op: Builder, values: ir.Value, axis: int, rank: int) -> ir.Value:
 
 def within(op: Builder, x: ir.Value, quant_min: int, quant_max: int) -> ir.Value:
     """The nearest to x in the range."""
-    return op.Min(op.Max(x, quant_min), quant_max)
+    return smaller(op, larger(op, x, quant_min), quant_max)
 
 
 def first(op: Builder, values: ir.Value) -> ir.Value:

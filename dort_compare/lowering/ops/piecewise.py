@@ -11,7 +11,7 @@ import torch
 from torch.torch_version import TorchVersion
 
 from dort_compare.lowering.builder import Builder, dtype_of, fake_of
-from dort_compare.lowering.ops.comparison import between, clamp
+from dort_compare.lowering.ops.comparison import between, clamp, larger
 from dort_compare.lowering.ops.operands import Number, in_kernel_dtype, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 @in_int64
 def relu(op: Builder, x: ir.Value) -> ir.Value:
     """relu(Tensor self) -> Tensor"""
-    return op.Relu(x) if fake_of(x).dtype.is_floating_point else op.Max(x, 0)
+    return op.Relu(x) if fake_of(x).dtype.is_floating_point else larger(op, x, 0)
 
 
 @lowering(aten.threshold.default)
