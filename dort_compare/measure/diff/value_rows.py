@@ -12,12 +12,13 @@ import torch
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import coarsest, dtype_name
+from dort_compare.measure.diff.by_element import far_smaller
 from dort_compare.measure.diff.draws import Draws
 from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
-from dort_compare.measure.noise.moved import local_error_by_moving
+from dort_compare.measure.noise.moved import Moved, MovedError, local_error_by_moving, moved_error
 
 Status = Literal["equal", "noise", "inherits", "diverges", "random"]
 
@@ -64,9 +65,9 @@ class PairJudge:
 
     def __init__(self, first: Side, second: Side, pairs: Sequence[Pair]) -> None:
         self._sides = first, second
-        paired = frozenset(pair.first for pair in pairs), frozenset(pair.second for pair in pairs)
-        self._precision = _precisions(first, paired[0]), _precisions(second, paired[1])
-        self._draws = Draws(first, second, paired)
+        self._paired = frozenset(pair.first for pair in pairs), frozenset(pair.second for pair in pairs)
+        self._precision = _precisions(first, self._paired[0]), _precisions(second, self._paired[1])
+        self._draws = Draws(first, second, self._paired)
 
     def row(self, met: Met) -> ValueRow:
         pair = met.pair
@@ -112,7 +113,20 @@ class PairJudge:
         expected, value = _comparable(met.first, value)
         moved = partial(_moved, met, value.shape, precision)
         error = local_error_by_moving(expected, value, value, moved, precision or coarsest([expected.dtype]))
+        if error.is_noise and precision == expected.dtype and met.local is not None:
+            error = self._of_small_elements(met, expected, value, moved) or error
         return local, error.noise_floor, error.is_noise
+
+    def _of_small_elements(
+        self, met: Met, expected: torch.Tensor, value: torch.Tensor, moved: Moved
+    ) -> MovedError | None:
+        """The error of elements for which the largest is no measure, where it is more than noise."""
+        for small in far_smaller(self._sides, self._paired, met, value):
+            sides = [each.masked_fill(~small, 0) for each in (expected, value)]
+            error = moved_error(sides[0], sides[1], sides[1], partial(_moved_at, small, moved), expected.dtype)
+            if not error.is_noise:
+                return error
+        return None
 
 
 def _with_masks_alike(met: Met) -> Met:
@@ -143,6 +157,11 @@ def _moved(
         for value in met.again.shaken(met.pair.second, seed, precision, roundings):
             if value.numel() == shape.numel():
                 yield value.reshape(shape)
+
+
+def _moved_at(small: torch.Tensor, moved: Moved, roundings: float, ways: int) -> Iterator[torch.Tensor]:
+    """The ``small`` elements alone, of what ``moved`` says."""
+    return (each.masked_fill(~small, 0) for each in moved(roundings, ways))
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
