@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dort_compare.measure.distance.metrics import Distance, Number
-from dort_compare.measure.distance.tally import OPPOSITE_INFINITIES
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
@@ -105,8 +104,9 @@ def judge(
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
     first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
     gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
-    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so does
-    one that no ONNX value stands for, or that its model does not return.
+    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so do
+    one that a value leads to which departs although it reads the same, one that no ONNX value stands for, and one that
+    its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
     Nor does NaN alone, which any other operation makes of NaN, or what is empty. Graphs that compute nothing, as of a
@@ -199,14 +199,25 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
             if lineage is not None and (made := _made_there(rows, wrong, lineage)):
                 return made
         return _outside(what, _outcome_reason(wrong))
-    lost = [row for row in inheriting if row.inherited and row.inherited.finding]
-    if lineage is None or outcome:
-        return None
-    result = next((row for row in lost if lineage.is_result(row.graph, row.fx_node)), None)
-    if result is None:
-        return None
-    first = next(row for row in lost if lineage.leads_to(row.graph, row.fx_node, result.fx_node) or row is result)
-    return _enlarged(first, f"output or gradient {result.fx_node} departs", lineage, rows)
+    return None if lineage is None or outcome else _of_results_alone(rows, inheriting, lineage)
+
+
+def _of_results_alone(rows: Sequence[Row], inheriting: Sequence[Row], lineage: Lineage) -> Divergence | None:
+    """The same where only the graphs tell, of which a result may lie anywhere by noise that is enlarged: one departs
+    where it has NaN or inf on one side alone, or what it is made of departs although it reads the same."""
+    results = [row for row in inheriting if lineage.is_result(row.graph, row.fx_node)]
+    for row in inheriting:
+        is_lost = _has_finding(row)
+        if is_lost or _departs_on_the_same(row, rows):
+            reached = (r for r in results if r is row or lineage.leads_to(row.graph, row.fx_node, r.fx_node))
+            result = next((r for r in reached if _has_finding(r) or not is_lost), None)
+            if result is not None:
+                return _enlarged(row, f"output or gradient {result.fx_node} departs", lineage, rows)
+    return None
+
+
+def _has_finding(row: Row) -> bool:
+    return bool(row.inherited and row.inherited.finding)
 
 
 def _made_there(rows: Sequence[Row], wrong: OutcomeRow, lineage: Lineage) -> Divergence | None:
@@ -256,10 +267,9 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
     why = ""
     if row.local and _reads_the_same(row, rows):
-        sign = "a zero that it reads has the other sign, or " if OPPOSITE_INFINITIES in apart else ""
         why = (
-            f", though right where it runs alone on the same operands: {sign}behind the nodes that make these ONNX "
-            "Runtime computes it otherwise (dort-compare bisect says why)"
+            ", though right where it runs alone on the same operands: a zero that it reads has the other sign, or "
+            "behind the nodes that make these ONNX Runtime computes it otherwise (dort-compare bisect says why)"
         )
     elif row.local:
         why = ", though right on torch's operands: it enlarges what is noise beside the largest element of these"
@@ -276,6 +286,12 @@ def _reads_the_same(row: Row, rows: Sequence[Row]) -> bool:
     """Whether all that a value is computed of is in ONNX Runtime what it is in torch, but for the signs of zeros."""
     read = [each for each in rows if each.graph == row.graph and each.fx_node in row.operands]
     return bool(read) and all(each.inherited is not None and each.inherited.equal for each in read)
+
+
+def _departs_on_the_same(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether a value departs by more than its op may err, where all that it reads is the same."""
+    gap = row.inherited.max_abs if row.inherited else None
+    return gap is not None and row.local is not None and gap > (row.noise_floor or 0.0) and _reads_the_same(row, rows)
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import torch
@@ -112,6 +112,9 @@ def executions(
         alone = local.values(made, repeats)
         for fx_node, step in steps.items():
             if not isinstance(step.value, torch.Tensor):
+                name = named.get(fx_node, "")
+                if first.get(name) == fx_node:
+                    yield from _number(Executed(step, name, theirs[name], [found[name] for found in alone]))
                 continue
             if fx_node not in named:
                 yield Executed(step)
@@ -125,6 +128,16 @@ def executions(
                 before = next((value for read, value in step.operands.items() if plain.get(read) == name), None)
                 yield Executed(step, name, theirs[name], [] if before is None else [before])
         del window, steps, step, theirs, alone, again  # before the next window is made
+
+
+def _number(executed: Executed) -> Iterator[Executed]:
+    """A number that torch has made symbolic, as a 0-d tensor, where ONNX Runtime has another; sizes that are right are
+    no values of the model."""
+    step = executed.step
+    expected = as_fed(step.value)
+    held = (each for each in (executed.own, *executed.local))
+    if not all(isinstance(each, torch.Tensor) and torch.equal(each, expected) for each in held):
+        yield replace(executed, step=replace(step, value=expected, exact=as_fed(step.exact)))
 
 
 def _coarse_inputs(parts: Parts, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.dtype]:

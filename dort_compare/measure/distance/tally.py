@@ -16,7 +16,6 @@ from dort_compare.measure.distance.blocks import Floats, Workspace, extent, prod
 from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.distance.integers import LOWEST, gaps, ordered
 
-OPPOSITE_INFINITIES = "inf of opposite sign"
 _SMALLEST_SQUARES = 1e-280  # a sum of squares below it may have lost terms to underflow
 _CLOSE = 2.0**-12
 """Of the largest element, so far apart elements of close blocks are at most."""
@@ -195,7 +194,7 @@ def _unmatched(expected: torch.Tensor, got: torch.Tensor) -> dict[str, int]:
         "NaN in expected where got has numbers": expected_nan & ~got_nan,
         "inf in got where expected is finite": got_inf & expected_finite,
         "inf in expected where got is finite": expected_inf & got_finite,
-        OPPOSITE_INFINITIES: expected_inf & got_inf & (expected != got),
+        "inf of opposite sign": expected_inf & got_inf & (expected != got),
     }
     return {what: int(mask.sum()) for what, mask in cases.items()}
 
