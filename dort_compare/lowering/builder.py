@@ -181,13 +181,16 @@ class Builder:
     def cast(self, value: ir.Value, dtype: torch.dtype) -> ir.Value:
         """``value`` as ``dtype``; the value itself where it has it already.
 
-        Half precision becomes bytes by way of float32: ONNX Runtime would leave out a cast to the former right before.
+        ONNX Runtime would leave out a cast right before it where that matters: to half precision of what becomes bytes,
+        which goes by way of float32, and of a float to int64, which wraps around in a narrower integer.
         """
         target = from_torch_dtype(dtype)
         if value.dtype == target:
             return value
         if dtype in (torch.uint8, torch.int8) and dtype_of(value) in HALF:
             value = self.Cast(value, to=ir.DataType.FLOAT)
+        if dtype in (torch.int32, torch.int16, torch.int8, torch.uint8) and _is_cut(value):
+            value = self.Neg(self.Neg(value))
         return self.Cast(value, to=target)
 
     def dims(self, sizes: Sequence[Dim]) -> ir.Value:
@@ -275,6 +278,13 @@ def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:
 def fake_of(value: ir.Value) -> torch.Tensor:
     """The fake tensor that torch traced for the value of an FX node; for a symbolic number that number."""
     return value.meta["val"]
+
+
+def _is_cut(value: ir.Value) -> bool:
+    """Whether a value is a float cast to int64."""
+    node = value.producer()
+    source = node.inputs[0] if node is not None and node.op_type == "Cast" else None
+    return value.dtype == ir.DataType.INT64 and source is not None and is_floating(source)
 
 
 def dtype_of(value: ir.Value) -> torch.dtype:

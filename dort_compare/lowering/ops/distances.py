@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.ops.extremes import extreme
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 
@@ -25,13 +26,14 @@ def _norm(op: Builder, differences: ir.Value, p: float) -> ir.Value:
     """The p-norm along the last dimension."""
     size = op.Abs(differences)
     if p == 0:
-        return op.ReduceSum(op.cast(op.Not(op.Equal(size, _number(op, 0))), opmath(op.result.dtype)), [-1], keepdims=0)
+        differs = op.cast(op.Not(op.Equal(size, _number(op, 0))), opmath(op.result.dtype))
+        return op.ReduceSum(op.Where(op.IsNaN(size), size, differs), [-1], keepdims=0)
     if p == 1:
         return op.ReduceSum(size, [-1], keepdims=0)
     if p == 2:
         return op.Sqrt(op.ReduceSum(op.Mul(size, size), [-1], keepdims=0))
     if p == math.inf:
-        return op.ReduceMax(size, [-1], keepdims=0)
+        return extreme(op, "ReduceMax", size, -1, False, op.result.ndim + 1)
     return op.Pow(op.ReduceSum(op.Pow(size, _number(op, p)), [-1], keepdims=0), _number(op, 1 / p))
 
 
@@ -58,11 +60,12 @@ def _slope(op: Builder, differences: ir.Value, distance: ir.Value, grad: ir.Valu
 def cdist(op: Builder, x1: ir.Value, x2: ir.Value, p: float, compute_mode: int | None) -> ir.Value:
     """_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor
 
-    By differences in every mode, where torch may take a product of matrices.
+    By differences in every mode, where torch may take a product of matrices. The largest of them passes over NaN.
     """
     if is_empty(x1, op.result):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
-    return _norm(op, _all_differences(op, x1, x2), p)
+    differences = _all_differences(op, x1, x2)
+    return _norm(op, op.Where(op.IsNaN(differences), 0, differences) if p == math.inf else differences, p)
 
 
 def _all_differences(op: Builder, x1: ir.Value, x2: ir.Value) -> ir.Value:

@@ -63,16 +63,13 @@ def _sum_of_integers(op: Builder, x: ir.Value, dims: list[int], keepdim: bool) -
 
     By way of floating dtypes that hold every sum on the way: ONNX Runtime's sums of integers are slower than those of
     float64, in which it makes them. The halves of an int64 are summed apart: exact up to 2**21 terms, as are int32;
-    narrower ones always are. What has to wrap around in a narrower result is left to ONNX Runtime, which takes two
-    casts from a floating dtype by way of int64 for one that does not wrap.
+    narrower ones always are.
     """
     if fake_of(x).dtype in _LARGEST:
         sizes = [shape_of(x)[d] for d in dims]
         is_known = all(isinstance(size, int) for size in sizes)
         is_small = is_known and math.prod(sizes) * _LARGEST[fake_of(x).dtype] <= 2**24
-        if op.result.dtype == torch.int64 or (is_small and op.result.dtype == torch.int32):
-            return _summed(op, x, dims, keepdim, torch.float32 if is_small else torch.float64)
-        return op.ReduceSum(_wide(op, x), dims, keepdims=int(keepdim))
+        return _summed(op, x, dims, keepdim, torch.float32 if is_small else torch.float64)
     terms = _wide(op, x)
     low = op.Mod(terms, _HALF) if op.on_cuda else op.BitwiseAnd(terms, _HALF - 1)
     high = op.Mul(op.cast(op.Sub(terms, low), torch.float64), 1 / _HALF)

@@ -25,10 +25,18 @@ def pairs(dtype: torch.dtype) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
     yield new(dtype, 2, 1, 3, 4), new(dtype, 2, 2, 4)
 
 
+def with_nan(dtype: torch.dtype) -> torch.Tensor:
+    """The first row has NaN and an infinity, the second nothing but NaN."""
+    x = new(dtype, 3, 3)
+    x[0, 1], x[0, 2], x[1] = math.nan, math.inf, math.nan
+    return x
+
+
 def distances(dtype: torch.dtype) -> Iterable[Sample]:
     for x, y in pairs(dtype):
         yield from (case(x, y, p, None) for p in NORMS)
     yield from (case(new(dtype, 30, 2), new(dtype, 3, 2), 2.0, mode) for mode in (0, 1, 2))
+    yield from (case(with_nan(dtype), new(dtype, 4, 3), p, None) for p in NORMS)
 
 
 def distance_gradients(dtype: torch.dtype) -> Iterable[Sample]:
@@ -45,7 +53,7 @@ def rows(dtype: torch.dtype) -> Iterable[torch.Tensor]:
 
 
 def own_distances(dtype: torch.dtype) -> Iterable[Sample]:
-    return (case(x, p) for x in rows(dtype) for p in NORMS)
+    return (case(x, p) for x in (*rows(dtype), with_nan(dtype)) for p in NORMS)
 
 
 def own_distance_gradients(dtype: torch.dtype) -> Iterable[Sample]:

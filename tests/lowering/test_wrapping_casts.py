@@ -1,0 +1,38 @@
+"""Integers that do not fit wrap around, behind a cast from a float too, which ONNX Runtime takes together with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+NARROW = (torch.int32, torch.int16, torch.int8, torch.uint8)
+FLOATS = (torch.float64, torch.float32, torch.bfloat16)
+NUMBERS = torch.tensor([0.0, 1.5, -1.5, 200.7, -70000.0, 3e9, -3e9, 1e12, -1e15, 2.0**62])
+SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "dot": lambda x, y: x @ y,
+    "mv": lambda x, y: x.expand(3, -1) @ y,
+    "sum": lambda x, y: (x * y).sum(dtype=x.dtype),
+    "sum_of_a_sum": lambda x, y: (x.sum() + y.sum()).to(x.dtype),
+    "sum_then_cast": lambda x, y: x.sum().to(x.dtype),
+}
+
+
+@pytest.mark.parametrize(("dtype", "narrow"), itertools.product(FLOATS, NARROW), ids=str)
+def test_an_integer_cut_from_a_float_wraps_around(dtype: torch.dtype, narrow: torch.dtype) -> None:
+    def cut(x: Tensor) -> Tensor:
+        return x.long().to(narrow)
+
+    x = NUMBERS.to(dtype)
+    assert torch.equal(torch.compile(cut, backend="dort")(x), cut(x))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_wraps_around(name: str, dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    x, y = torch.randint(limits.min, limits.max, (2, 40), dtype=dtype, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(torch.compile(SUMS[name], backend="dort")(x, y), SUMS[name](x, y))
