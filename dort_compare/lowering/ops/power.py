@@ -168,8 +168,28 @@ def _one_over_two_to(op: Builder, exponent: ir.Value) -> ir.Value:
 def ldexp(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """ldexp.Tensor(Tensor self, Tensor other) -> Tensor
 
-    x 2^other, the power in the dtype that torch gives it: float32, or that of a floating ``other``.
+    A float x is moved by an integer exponent in its own dtype, whatever 2^other is; else it is x 2^other, the power in
+    the dtype that torch gives it: float32, or that of a floating ``other``.
     """
+    if fake_of(x).dtype.is_floating_point and not fake_of(exponent).dtype.is_floating_point:
+        return _moved_by(op, x, op.cast(exponent, torch.int64))
     dtype = torch.result_type(2.0, fake_of(exponent))
     two_to = op.Pow(op.const(2, opmath(dtype)), op.cast(exponent, opmath(dtype)))
     return mul(op, x, op.cast(two_to, dtype))
+
+
+_STEP = 700
+"""By so many powers of two what float64 holds is moved at once: three times, from its smallest to its largest."""
+
+
+def _moved_by(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
+    """Exactly, but for the rounding to the dtype of the result, and once more of what is subnormal in float64."""
+    if op.result.dtype != torch.float64:
+        op.computing_in(torch.float64)
+    moved = op.cast(x, torch.float64)
+    powers = op.const([2.0**e for e in range(-_STEP, _STEP + 1)], torch.float64)
+    for _ in range(3 if op.result.dtype == torch.float64 else 1):
+        step = op.Where(op.Less(exponent, -_STEP), -_STEP, op.Where(op.Greater(exponent, _STEP), _STEP, exponent))
+        moved = op.Mul(moved, op.Gather(powers, op.Add(step, _STEP), axis=0))
+        exponent = op.Sub(exponent, step)
+    return op.cast(moved, op.result.dtype)

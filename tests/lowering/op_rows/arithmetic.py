@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -64,6 +65,18 @@ def interpolated_by_tensor(dtype: torch.dtype) -> Iterable[Sample]:
     yield case(new(dtype, 2, 30), new(dtype, 30), new(dtype, 2, 1))
     yield case(new(dtype, 30), new(dtype, 30), new(dtype, 30, low=0, high=1))
     yield case(new(dtype), new(dtype), new(dtype))
+
+
+def shifts(dtype: torch.dtype) -> Iterable[Sample]:
+    """By small exponents, by numbers, and as far as from the smallest number to the largest and back."""
+    yield case(new(dtype, 5), torch.arange(-2, 3))
+    yield case(new(dtype, 3), torch.tensor([7, 200, 0], dtype=torch.uint8))
+    yield case(new(dtype, 2), torch.tensor([0.5, 3.0]))
+    if dtype.is_floating_point:
+        limits = torch.finfo(dtype)
+        ends = torch.tensor([limits.smallest_normal, limits.max, 0.0, math.inf, math.nan, -limits.tiny], dtype=dtype)
+        bits = int(-2 * math.log2(limits.tiny))
+        yield case(ends, torch.tensor([bits, -bits, 2**20, -(2**31), 4, -3]))
 
 
 SUMS = (
@@ -231,7 +244,7 @@ POWERS = (
     Row(prims.hypot.default, (), alike, FLOATS, ROUNDING),
     Row(aten.frexp.Tensor, ("frexp",), scattered, (torch.float32, *HALF)),
     Row(prims.frexp.default, (), scattered, (torch.float32, *HALF)),
-    Row(aten.ldexp.Tensor, ("ldexp",), lambda d: [case(new(d, 5), torch.arange(-2, 3))], units=ROUNDING),
+    Row(aten.ldexp.Tensor, ("ldexp",), shifts, units=ROUNDING),
 )
 
 ROWS = (*SUMS, *QUOTIENTS, *POWERS)
