@@ -1169,3 +1169,17 @@ def test_a_mask_may_be_infinite_or_the_least_number(*, is_wrong: bool) -> None:
     for one, two in ((first, other), (other, first)):
         found = diff(one, two)
         assert [cause.row.pair.first for cause in found.findings.causes] == ["b"] * is_wrong, str(found)
+
+
+def test_constants_that_numbers_alone_name_are_not_taken_for_inputs() -> None:
+    text = """agraph (float[2, 4] x, float[4] arg1_1, float[4] arg2_1) => (float[2, 4] y) {
+        h = Mul(x, arg1_1) y = Add(h, arg2_1)
+    }"""
+    held = "agraph (float[2, 4] x) => (float[2, 4] y) {h = Mul(x, v1) y = Add(h, v0)}"
+    constants = {f"v{i}": np.full(4, i, np.float32) for i in range(2)}
+    with pytest.raises(UsageError, match=r"input 'arg1_1' may be any of 2 constants of second; give --inputs"):
+        diff(model(text), model(held, **constants))
+    words = text.replace("arg1_1", "p_fc_scale").replace("arg2_1", "p_fc_bias")
+    named = held.replace("v1", "fc_scale").replace("v0", "fc_bias")
+    parameters = {"fc_scale": constants["v1"], "fc_bias": constants["v0"]}
+    assert diff(model(words), model(named, **parameters)).verdict == "agree"

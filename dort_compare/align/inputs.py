@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 import onnx
 import torch
 
+from dort_compare.align.names import by_name
 from dort_compare.align.orders import Order, inverse
 from dort_compare.align.paired_inputs import Sizes, pair_inputs, sizes_fit, type_of
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
@@ -30,7 +30,6 @@ _SIZES = frozenset([("ConstantOfShape", 0), ("Expand", 1), ("Range", 1), ("Resha
 _VARIANCES = frozenset([("BatchNormalization", 4), ("Sqrt", 0)])
 """Operands that are not below 0."""
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
-_WORD = re.compile(r"[a-zA-Z]+|\d+")
 
 
 @dataclass(frozen=True)
@@ -191,25 +190,22 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
     stock: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
     for source, tensor in holding.constants.items():
         stock.setdefault((tensor.data_type, tuple(tensor.dims)), []).append(source)
-    found = {}
+    wanted: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
     for name in names:
         element, shape = type_of(taking, name)
-        choices = [] if shape is None else stock.get((element, tuple(shape)), [])
-        if not choices:
-            continue
-        found[name] = max(choices, key=lambda source: _shared_words(name, source))
-        if len(choices) > 1 and not _shared_words(name, found[name]):
+        if shape is not None and (element, tuple(shape)) in stock:
+            wanted.setdefault((element, tuple(shape)), []).append(name)
+    found = {}
+    for key, takers in wanted.items():
+        matched = by_name(takers, stock[key])
+        missing = next((name for name in takers if name not in matched), None)
+        if missing is not None and len(stock[key]) > len(matched):
             raise UsageError(
-                f"{taking.title}: input {name!r} may be any of {len(choices)} constants "
+                f"{taking.title}: input {missing!r} may be any of {len(stock[key]) - len(matched)} constants "
                 f"of {holding.title}; give --inputs"
             )
-        choices.remove(found[name])
-    return found
-
-
-def _shared_words(one: str, other: str) -> float:
-    words = set(_WORD.findall(one.lower())), set(_WORD.findall(other.lower()))
-    return len(words[0] & words[1]) / max(len(words[0] | words[1]), 1)
+        found.update(matched)
+    return {name: found[name] for name in names if name in found}
 
 
 def _take_random(

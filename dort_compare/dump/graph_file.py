@@ -104,6 +104,8 @@ class _Reader:
             raise ValueError(f"a node {str(name)[:80]!r} cannot stand there")
         args = decoded(data.get("args", []), self.nodes, self.place)
         kwargs = {str(key): decoded(each, self.nodes, self.place) for key, each in data.get("kwargs", {}).items()}
+        if op == "output" and (len(args) != 1 or kwargs):
+            raise ValueError("an output takes one argument")
         node = self.graph.create_node(op, self._target(op, name, data), tuple(args), kwargs, name)
         node.name = name  # create_node avoids names of Python's, such as sum
         node.meta = decoded_meta(data, self.place)

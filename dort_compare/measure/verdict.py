@@ -110,7 +110,7 @@ def judge(
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
     Nor does NaN alone, which any other operation makes of NaN, or what is empty. Graphs that compute nothing, as of a
-    dump, leave nothing to compare.
+    dump, or nothing but values that torch leaves unset, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -128,11 +128,16 @@ def judge(
     found = [row.inherited for row in rows] if rows else [row.distance for row in outcome]
     if not any(map(_has_numbers, found)):
         return "diverge", (_outside("", f"nothing was compared{_without_numbers(found)}"),)
-    silent = {row.graph for row in rows} - {row.graph for row in rows if row.inherited}
+    silent = {row.graph for row in rows if not _is_unset(row)} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
     absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
+
+
+def _is_unset(row: Row) -> bool:
+    """Whether a value is none of torch's numbers, although an ONNX value stands for it."""
+    return row.status == "unaligned" and row.onnx_value is not None
 
 
 def _has_numbers(distance: Distance | None) -> bool:

@@ -339,6 +339,12 @@ def test_calls_that_torch_refuses(dump: Path, refused: Callable[..., str], chang
     refused(dump)
 
 
+@pytest.mark.parametrize("args", [[], [[], []]])
+def test_an_output_without_its_one_argument(dump: Path, refused: Callable[..., str], args: object) -> None:
+    edit_graph(dump, lambda nodes: nodes["output"].update(args=args))
+    assert "is damaged" in refused(dump)
+
+
 def test_a_constant_that_is_not_there(dump: Path, refused: Callable[..., str]) -> None:
     save_file({"other": torch.zeros(4)}, dump / "model_0.constants.safetensors")
     assert "is damaged" in refused(dump)

@@ -71,6 +71,11 @@ def test_without_outputs_every_graph_needs_a_value_that_was_compared() -> None:
     assert (verdict, cause.reason) == ("diverge", "nothing was compared of graph 1")
 
 
+def test_a_graph_of_values_that_torch_leaves_unset_is_not_silent() -> None:
+    rows = [row("unaligned", onnx_value="empty", reason="unset"), row("ok", graph=1)]
+    assert judge(rows, []) == ("agree", ())
+
+
 def test_the_first_diverging_value_is_named_with_where_it_comes_from() -> None:
     verdict, (first, *_) = judge([row("ok"), row("diverges", "b"), row("inherits", "c"), row("diverges", "d")], [])
     assert verdict == "diverge"
