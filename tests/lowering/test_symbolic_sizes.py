@@ -328,3 +328,11 @@ def test_sym_size_reads_symbolic_and_fixed_sizes() -> None:
     program = Program(lowered.model, lowered.signature, CPU)
     assert program(torch.zeros(5, 1)) == [5, 5, 1]
     assert program(torch.zeros(8, 1)) == [8, 8, 1]
+
+
+def test_an_expansion_to_nothing_keeps_the_other_sizes() -> None:
+    def expanded(x: Tensor) -> Tensor:
+        return x[None].expand(x.shape[0], -1, -1) * 1
+
+    x = torch.zeros(0, 4)
+    assert torch.compile(expanded, backend="dort", dynamic=True)(x).shape == expanded(x).shape

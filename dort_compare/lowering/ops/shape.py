@@ -95,10 +95,15 @@ def expand(op: Builder, x: ir.Value, size: Sequence[Dim], implicit: bool = False
     traced = op.result.shape
     before = list(shape_of(x))
     kept = len(traced) - len(before)
+    holds_none = any(isinstance(n, int) and n == 0 for n in traced)
     sizes: list[Dim] = []
     for i, (wanted, n) in enumerate(zip(size, traced, strict=True)):
-        unchanged = i >= kept and isinstance(wanted, int) and wanted == -1
-        sizes.append(n if isinstance(n, int) else 1 if unchanged else wanted)
+        if isinstance(n, int):
+            sizes.append(n)
+        elif i >= kept and isinstance(wanted, int) and wanted == -1:
+            sizes.append(op.size(x, i - kept) if holds_none else 1)
+        else:
+            sizes.append(wanted)
     if all(isinstance(n, int) for n in (*before, *sizes)) and before == sizes:
         return x
     return broadcast_to(op, x, sizes)
