@@ -186,3 +186,23 @@ def test_a_fault_that_no_result_shows_is_named_all_the_same(tmp_path: Path, name
     next(node for node in other.graph.node if node.op_type == op_type).op_type = wrong
     report = checked(tmp_path, other)
     assert [cause.fx_node for cause in report.causes] == ["exp"], str(report)
+
+
+def test_a_fault_that_several_named_values_read_is_told_once(tmp_path: Path) -> None:
+    def three(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        h = torch.tanh(x @ w)
+        return h.exp(), h.sigmoid() * 2, (h + 1).sin()
+
+    torch.manual_seed(0)
+    compare(Of(three), (torch.randn(4, 8), torch.randn(8, 8)), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    unnamed = {"mm": "v0", "tanh": "v1"}
+    for node in other.graph.node:
+        node.op_type = "Softsign" if node.op_type == "Tanh" else node.op_type
+        for names in (node.input, node.output):
+            names[:] = [unnamed.get(name, name) for name in names]
+    (cause,) = checked(tmp_path, other).causes
+    assert cause.fx_node == "exp"
+    assert cause.reason.endswith("sigmoid, add depart too, made by some of the same ONNX nodes: mm.MatMul, tanh.Tanh")
+    assert cause.reach is not None
+    assert cause.reach.outputs == ("exp", "mul", "sin")

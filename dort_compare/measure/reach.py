@@ -39,9 +39,9 @@ class Lineage:
         nodes = self._runs[index].graph_module.graph.nodes
         return tuple(read.name for node in nodes if node.name == fx_node for read in node.all_input_nodes)
 
-    def reached(self, index: int, fx_node: str) -> Reach:
-        """What the FX node of that name in graph ``index`` reaches; a piece of a cut graph ends at its edge."""
-        found = _later(self._runs[index], [fx_node])
+    def reached(self, index: int, *fx_nodes: str) -> Reach:
+        """What the FX nodes of those names in graph ``index`` reach; a piece of a cut graph ends at its edge."""
+        found = _later(self._runs[index], fx_nodes)
         step = self._steps.get(index)
         if step is None:
             return Reach(_computed(found), (), ())

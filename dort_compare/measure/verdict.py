@@ -102,11 +102,12 @@ def judge(
     """The verdict over all values of all graphs and over the outputs and gradients of the whole model, and its causes.
 
     A cause is a call whose own result departs; there may be several. Those whose values change from run to run come
-    first, then the others in order of execution, then ``departure``, the one before ONNX. Without any, an output or
-    gradient that departs is laid at the first value that is more than noise apart, and is the cause itself where there
-    is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side alone departs, and so do
-    one that a value leads to which departs although it reads the same, one that no ONNX value stands for, and one that
-    its model does not return.
+    first, then the others in order of execution, then ``departure``, the one before ONNX. Calls that depart and share
+    ONNX nodes, as in a model of which few values stand for the graph's, are one cause, at the first of them.
+    Without any, an output or gradient that departs is laid at the first value that is more than noise apart, and is the
+    cause itself where there is none. Where there is no ``outcome``, as of a dump, one that has NaN or inf on one side
+    alone departs, and so do one that a value leads to which departs although it reads the same, one that no ONNX value
+    stands for, and one that its model does not return.
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
     Nor does NaN alone, which any other operation makes of NaN, or what is empty. Graphs that compute nothing, as of a
@@ -118,8 +119,8 @@ def judge(
             astray.setdefault((row.graph, row.call), row)
     before_onnx = () if departure is None else (departure,)
     if astray or before_onnx:
-        causes = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", (*(at_row(row, lineage) for row in causes), *before_onnx)
+        in_order = sorted(astray.values(), key=lambda row: not row.is_unstable)
+        return "diverge", (*(_of_all(rows, lineage) for rows in _by_shared_nodes(in_order)), *before_onnx)
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
@@ -133,6 +134,31 @@ def judge(
         return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
     absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
+
+
+def _by_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows in groups: one is with the first of those before it that an ONNX node of its own also makes."""
+    groups: list[list[Row]] = []
+    for row in rows:
+        own = set(row.onnx_nodes)
+        group = next((g for g in groups if g[0].graph == row.graph and own.intersection(g[0].onnx_nodes)), None)
+        if group is None:
+            groups.append([row])
+        else:
+            group.append(row)
+    return groups
+
+
+def _of_all(rows: Sequence[Row], lineage: Lineage | None) -> Divergence:
+    """The cause that the first row is, with what the others say of it."""
+    cause, others = at_row(rows[0], lineage), rows[1:]
+    if not others:
+        return cause
+    shared = [name for name in cause.onnx_nodes if all(name in row.onnx_nodes for row in others)]
+    names, nodes = ", ".join(row.call for row in others), f": {', '.join(shared)}" if shared else ""
+    too = f"{names} {'depart' if len(others) > 1 else 'departs'} too, made by some of the same ONNX nodes{nodes}"
+    reach = lineage.reached(cause.graph, *(row.call for row in rows)) if lineage and cause.graph is not None else None
+    return replace(cause, reason=f"{cause.reason}; {too}", reach=reach)
 
 
 def _is_unset(row: Row) -> bool:

@@ -26,7 +26,7 @@ CASES = cases(ROWS)
 OLDEST = [pytest.param(row, row.dtypes[0], id=str(row.target)) for row in ROWS]
 
 
-MOST = 10
+MOST = 8
 """Calls of a row that run every day."""
 
 

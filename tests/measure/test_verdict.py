@@ -71,6 +71,16 @@ def test_without_outputs_every_graph_needs_a_value_that_was_compared() -> None:
     assert (verdict, cause.reason) == ("diverge", "nothing was compared of graph 1")
 
 
+def test_calls_that_share_onnx_nodes_are_one_cause_and_others_are_not() -> None:
+    made_by = {"a": ("v", "a"), "b": ("v", "b"), "c": ("c",), "d": ("c", "b")}
+    _, causes = judge([row("diverges", name, onnx_nodes=nodes) for name, nodes in made_by.items()], [])
+    assert [cause.fx_node for cause in causes] == ["a", "c"]
+    assert causes[0].reason.endswith("; b departs too, made by some of the same ONNX nodes: v")
+    assert causes[1].reason.endswith("; d departs too, made by some of the same ONNX nodes: c")
+    _, causes = judge([row("diverges", "a", onnx_nodes=("v",)), row("diverges", "a", graph=1, onnx_nodes=("v",))], [])
+    assert len(causes) == 2
+
+
 def test_a_graph_of_values_that_torch_leaves_unset_is_not_silent() -> None:
     rows = [row("unaligned", onnx_value="empty", reason="unset"), row("ok", graph=1)]
     assert judge(rows, []) == ("agree", ())

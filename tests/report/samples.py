@@ -22,8 +22,9 @@ def row(got: torch.Tensor | None, **changes: Any) -> Row:
     measured: dict[str, Any] = {}
     if got is not None:
         found = distance(ONE, got).between("torch", "ONNX")
+        nodes = (f"{changes.get('fx_node', 'mul')}.Mul",)
         measured = {
-            "onnx_value": "mul", "onnx_nodes": ("mul.Mul",), "inherited": found, "noise_floor": 1e-5,
+            "onnx_value": "mul", "onnx_nodes": nodes, "inherited": found, "noise_floor": 1e-5,
             "torch_vs_float64": 0.0, "onnx_vs_float64": math.inf,
         }  # fmt: skip
     status = "unaligned" if got is None else "ok" if distance(ONE, got).equal else "diverges"

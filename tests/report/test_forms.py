@@ -33,7 +33,8 @@ def row(got: torch.Tensor | None = ONE, **changes: Any) -> Row:
     status = "unaligned" if found is None else "ok" if found.equal else "diverges"
     given = {"phase": "forward", "graph": 0, "fx_node": "mul", "target": "aten.mul.Tensor", "module": "layers.0"}
     given |= {"source": "model.py:7", "dtype": "float32", "shape": (2,), "status": status, "inherited": found}
-    given |= {"noise_floor": 1e-5, "onnx_vs_float64": math.inf, "onnx_nodes": ("a", "b"), **changes}
+    nodes = tuple(f"{changes.get('fx_node', 'mul')}.{end}" for end in "ab")
+    given |= {"noise_floor": 1e-5, "onnx_vs_float64": math.inf, "onnx_nodes": nodes, **changes}
     return Row(call=given["fx_node"], **given)
 
 
@@ -73,7 +74,8 @@ def test_csv_holds_values_outputs_and_gradients(tmp_path: Path) -> None:
         ("output", "y", "diverges"),
         ("gradient", "'-w", "diverges"),
     ]
-    assert (rows[2]["inherited_max_abs"], rows[2]["inherited_worst"], rows[2]["onnx_nodes"]) == ("1.0", "0", "a b")
+    worst = rows[2]["inherited_max_abs"], rows[2]["inherited_worst"], rows[2]["onnx_nodes"]
+    assert worst == ("1.0", "0", "bad.a bad.b")
     assert (rows[0]["onnx_vs_float64"], rows[1]["inherited_max_abs"], rows[0]["shape"]) == ("inf", "", "2")
 
 
