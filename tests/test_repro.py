@@ -22,7 +22,7 @@ from dort_compare.cli import main
 from dort_compare.dump import graphs_in
 from dort_compare.errors import DumpError, UsageError
 from dort_compare.lowering import registry
-from dort_compare.offline import repro
+from dort_compare.offline import check, repro
 from dort_compare.offline.runs import dumped_run
 from dort_compare.repro import case_of, write_case
 
@@ -303,3 +303,41 @@ def test_another_order_of_equal_elements_is_right_too(tmp_path: Path) -> None:
     wrong = wrong.replace('if __name__ == "__main__":\n    main()\n', "") + "\nmain()\n"
     (tmp_path / "out" / "repro.py").write_text(wrong)
     assert alone(tmp_path / "out", SCRIPT).returncode == 1
+
+
+def gelu(x: Tensor) -> Tensor:
+    return nn.functional.gelu(x).cos()
+
+
+def by_tanh(right: Any) -> Any:
+    return lambda op, x, **_: right(op, x, approximate="tanh")
+
+
+def without_nan(right: Any) -> Any:
+    return lambda op, x: op.Where(op.IsNaN(x), 0, right(op, x))
+
+
+def beside_a_huge_channel() -> Tensor:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    x[:, 0] *= 1e4
+    return x
+
+
+JUDGED_IN_PARTS: dict[str, tuple[Any, Any, Any, Tensor]] = {
+    "small elements": (aten.gelu.default, by_tanh, gelu, beside_a_huge_channel()),
+    "small elements in bfloat16": (aten.gelu.default, by_tanh, gelu, torch.linspace(-6, 6, 24).bfloat16()),
+    "NaN": (aten.relu.default, without_nan, lambda x: x.log().relu().sin(), torch.linspace(-1, 1, 6)),
+}
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+@pytest.mark.parametrize("name", JUDGED_IN_PARTS)
+def test_what_check_blames_is_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_wrong: bool) -> None:
+    target, wrong, function, x = JUDGED_IN_PARTS[name]
+    if is_wrong:
+        monkeypatch.setitem(registry._TABLE, target, wrong(registry.registered()[target]))
+    torch.compile(function, backend=DebugBackend(dump=tmp_path / "dump"))(x)
+    assert [cause.target for cause in check(tmp_path / "dump").causes] == [str(target)] * is_wrong
+    assert repro(tmp_path / "dump", str(target).split(".")[1], tmp_path / "out") is is_wrong
+    shown = alone(tmp_path / "out", SCRIPT)
+    assert shown.returncode == is_wrong, shown.stdout + shown.stderr

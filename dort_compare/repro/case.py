@@ -13,7 +13,7 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.dtypes import is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.distance.metrics import deviation, distance
-from dort_compare.measure.noise.extremes import scale_but_for_extremes
+from dort_compare.measure.noise.extremes import has_same_extremes, scale_but_for_extremes
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
 from dort_compare.provenance import Provenance, shown_call
@@ -32,7 +32,8 @@ class Result:
 
     ``exact`` is None where there is none, ``error`` says why ONNX Runtime made no ``value``. ``noise_floor`` is in the
     unit of the values. ``is_open`` says that both values are right though whole numbers differ, such as indices of
-    equal elements, ``torch_departs`` that torch's own value is further from float64 than noise.
+    equal elements, ``torch_departs`` that torch's own value is further from float64 than noise. ``among`` marks the
+    elements that depart by the noise floor, where that is theirs alone: others are far larger; None where it is all's.
     """
 
     name: str
@@ -43,17 +44,24 @@ class Result:
     error: str | None = None
     is_open: bool = False
     torch_departs: bool = False
+    among: torch.Tensor | None = None
 
     @property
     def departs(self) -> bool:
         """Whether one of the two values is wrong, as the script that is shipped judges."""
-        if self.value is None:
+        if self.value is None or self.value.shape != self.expected.shape or self.value.dtype != self.expected.dtype:
             return True
-        found = distance(self.expected, self.value)
-        if self.is_open or (found.max_abs is not None and found.max_abs <= self.noise_floor):
+        judged = [each[self.among] if self.among is not None else each for each in (self.expected, self.value)]
+        found = distance(*judged)
+        if self.is_open or (found.max_abs is not None and not found.finding and found.max_abs <= self.noise_floor):
             return False
-        is_right = self.exact is not None and deviation(self.exact, self.value) <= self.noise_floor
-        return self.torch_departs or self.value.dtype != self.expected.dtype or not is_right
+        return self.torch_departs or not self._is_near_float64(judged[1])
+
+    def _is_near_float64(self, value: torch.Tensor) -> bool:
+        if self.exact is None:
+            return False
+        exact = self.exact if self.among is None else self.exact[self.among]
+        return has_same_extremes(exact, value) and deviation(exact, value) <= self.noise_floor
 
 
 @dataclass(frozen=True)
@@ -150,5 +158,6 @@ def _result(name: str, step: Step, replay: Replay, made: Mapping[str, torch.Tens
         return Result(name, expected, exact, None, floor, made)
     error = local_error(replay, step.node, expected, made[name], distance(expected, made[name]))
     is_open = error.is_noise and not expected.is_floating_point() and not error.distance.equal
-    noise = max(floor, error.noise_floor)
-    return Result(name, expected, exact, made[name], noise, is_open=is_open, torch_departs=error.torch_departs)
+    among = None if error.is_noise else error.among
+    noise = max(0.0, floor, error.noise_floor) if among is None else error.noise_floor
+    return Result(name, expected, exact, made[name], noise, None, is_open, error.torch_departs, among)

@@ -40,6 +40,7 @@ Both need nothing but `onnxruntime` and `numpy` (and `pytest`).
 | `torch.safetensors` | what torch's kernel makes of them, by the names of the model's outputs |
 | `float64.safetensors` | the same, computed in float64 |
 | `also_right.safetensors` | what is as right as torch's value, such as another order of equal elements |
+| `among.safetensors` | the elements that are held to the noise, where others are far larger and no measure for them |
 | `case.json` | the execution providers, how much of a difference is noise, and where it is torch that departs |
 
 Written with {versions}.
@@ -60,6 +61,8 @@ def write_case(case: Case, folder: Path) -> None:
         save_tensors(stage / "float64.safetensors", exact)
         open_results = {r.name: r.value for r in case.results if r.is_open and r.value is not None}
         save_tensors(stage / "also_right.safetensors", for_numpy(open_results))
+        among = {fed_as(r.name, r.expected): r.among for r in case.results if r.among is not None}
+        save_tensors(stage / "among.safetensors", among)
         (stage / "case.json").write_text(json.dumps(_settings(case), indent=1) + "\n", encoding="utf-8")
         (stage / "README.md").write_text(_readme(case), encoding="utf-8")
         for script in ("repro.py", "test_repro.py"):
@@ -94,6 +97,9 @@ def _measured(result: Result) -> str:
         return f"{name} ({shape}): {printable(str(result.error))}."
     found = distance(result.expected, result.value).between("torch", "ONNX")
     apart = found.finding or f"largest |torch - onnx| is {found.max_abs:.3g}"
+    if result.among is not None and result.value is not None:
+        departing = distance(result.expected[result.among], result.value[result.among])
+        apart += f"; of {int(result.among.sum())} elements for which the others are no measure, {departing.max_abs:.3g}"
     judged = "; it is torch that departs" if result.torch_departs else "; both are right" if result.is_open else ""
     return f"{name} ({shape}): {apart}, of which {result.noise_floor:.3g} would be noise{judged}."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
@@ -49,7 +49,8 @@ class LocalError:
 
     The distances of both from float64 on these operands are only known where torch's and ONNX's are not equal to
     within a few roundings; they are infinite for the side that has NaN or inf, or numbers, where float64 has not.
-    ``torch_departs`` says that torch's own kernel errs by more than noise.
+    ``torch_departs`` says that torch's own kernel errs by more than noise. ``among`` marks the elements that all this
+    is said of, where the others are no measure for them; None where it is said of all.
     """
 
     distance: Distance
@@ -58,6 +59,7 @@ class LocalError:
     torch_departs: bool = False
     torch_vs_float64: float | None = None
     onnx_vs_float64: float | None = None
+    among: torch.Tensor | None = field(default=None, compare=False, repr=False)
 
 
 def local_error(
@@ -142,7 +144,8 @@ class _Sides:
         left = _Sides(self.replay, self.node, expected, value)
         gap, of = distance(left.expected, left.value), InFloat64(self.replay, self.node, hidden)
         found = left.against_float64(of, gap, float(gap.scale or 0), samples=1)
-        return found if found.is_noise else left.against_float64(of, gap, float(gap.scale or 0))
+        found = found if found.is_noise else left.against_float64(of, gap, float(gap.scale or 0))
+        return replace(found, among=~hidden)
 
     def against_float64(self, of: InFloat64, whole: Distance, scale: float, samples: int = 0) -> LocalError:
         """Both held against the op in float64; ``scale`` is the largest element, ``samples`` as of `sensitivity`."""

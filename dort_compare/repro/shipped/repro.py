@@ -57,12 +57,18 @@ def distance(a: Array, b: Array) -> float:
 
 
 def rows() -> Iterator[tuple[Any, ...]]:
-    """Each result: name, |torch - ONNX|, |torch - float64|, |ONNX - float64|, what is noise, and who departs."""
+    """Each result: name, |torch - ONNX|, |torch - float64|, |ONNX - float64|, what is noise, and who departs.
+
+    Of elements for which the others are no measure, as far larger ones, where those are what departs.
+    """
     case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
     torch, exact, also = (tensors(f"{name}.safetensors") for name in ("torch", "float64", "also_right"))
+    among = tensors("among.safetensors")
     for name, value in run().items():
-        apart = distance(torch[name], value)
-        errors = [distance(exact[name], side) for side in (torch[name], value)] if name in exact else [None, None]
+        where = among[name] if name in among and value.shape == torch[name].shape else ...
+        sides = torch[name][where], value[where]
+        apart = distance(*sides)
+        errors = [distance(exact[name][where], side) for side in sides] if name in exact else [None, None]
         floor = case["noise_floors"][name]
         is_right = apart <= floor or (errors[1] is not None and errors[1] <= floor)
         is_right |= name in also and distance(also[name], value) == 0
