@@ -96,15 +96,32 @@ class Heads(nn.Module):
         return self.norm((q + k).transpose(1, 2).reshape(2, 5, 8))
 
 
+class Layer(nn.Module):
+    """A layer of a transformer, with a mask or without one."""
+
+    def __init__(self, *, is_masked: bool) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+        self.mask = ~torch.ones(7, 7, dtype=torch.bool).tril() if is_masked else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, src_mask=self.mask)
+
+
 def exported(tmp_path: Path, *behind: nn.Module) -> onnx.ModelProto:
-    """What PyTorch's exporter makes of a model that has been dumped, with our name of its input."""
+    """What PyTorch's exporter makes of ``Heads`` and what is behind them, which has been dumped."""
     torch.manual_seed(0)
-    model, x = nn.Sequential(Heads(), *behind).eval(), torch.randn(2, 5, 8)
+    return exported_as_dumped(tmp_path, nn.Sequential(Heads(), *behind), torch.randn(2, 5, 8))
+
+
+def exported_as_dumped(tmp_path: Path, model: nn.Module, x: Tensor) -> onnx.ModelProto:
+    """What PyTorch's exporter makes of a model that is dumped, with our name of its input."""
+    model.eval()
     with torch.no_grad():
         compare(model, (x,), dump=tmp_path / "dump")
         own = onnx.load(tmp_path / "dump" / "model_0.onnx")
         shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in own.graph.input}
-        name = next(name for name, shape in shapes.items() if shape == [2, 5, 8])
+        name = next(name for name, shape in shapes.items() if shape == list(x.shape))
         options = {"dynamo": True, "opset_version": 18, "external_data": False, "verbose": False}
         torch.onnx.export(model, (x,), tmp_path / "other.onnx", input_names=[name], **options)
     return onnx.load(tmp_path / "other.onnx")
@@ -117,6 +134,31 @@ def test_names_that_another_exporter_gives_to_other_values_tell_nothing(
     report = checked(tmp_path, exported(tmp_path, *behind))
     assert report.verdict == "agree", str(report)
     assert any(row.status == "unaligned" for row in report.rows)
+
+
+@pytest.mark.parametrize("is_halved", [False, True])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_heads_that_another_exporter_counts_otherwise(tmp_path: Path, *, is_masked: bool, is_halved: bool) -> None:
+    """Its second head bears the name of our first, which ours is not computed of, and later names hold what they do."""
+    torch.manual_seed(0)
+    other = exported_as_dumped(tmp_path, Layer(is_masked=is_masked), torch.randn(2, 7, 16))
+    if is_halved:
+        float16 = pytest.importorskip("onnxruntime.transformers.float16")
+        other = float16.convert_float_to_float16(other, keep_io_types=True)
+    report = checked(tmp_path, other)
+    assert report.verdict == "agree", str(report)
+    next(node for node in other.graph.node if node.op_type == "Relu").op_type = "Abs"
+    assert checked(tmp_path, other).verdict == "diverge"
+
+
+def test_a_folded_batch_norm_in_half_precision(tmp_path: Path) -> None:
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    torch.manual_seed(0)
+    parts = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1)
+    model = nn.Sequential(*parts, nn.BatchNorm2d(8), nn.ReLU())
+    other = exported_as_dumped(tmp_path, model, torch.randn(2, 3, 8, 8))
+    report = checked(tmp_path, float16.convert_float_to_float16(other, keep_io_types=True))
+    assert report.verdict == "agree", str(report)
 
 
 def test_a_fault_of_a_model_of_another_exporter_departs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 import torch
+from torch import fx
 
 from dort_compare.align.content import Sketch, sketch, tolerance
 from dort_compare.measure.noise.floor import noise_floor
@@ -13,6 +14,7 @@ from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import Executed
+from dort_compare.trace.readers import computed_of
 
 
 class Contents:
@@ -23,27 +25,38 @@ class Contents:
         self.names = names
         self._theirs: dict[str, Sketch] = {}
         self._ours: dict[str, Sketch] = {}
+        self._halved: set[str] = set()
 
-    def see(self, executed: Executed, _precision: torch.dtype | None, _row: Row) -> None:
+    def see(self, executed: Executed, _precision: torch.dtype | None, row: Row) -> None:
         """Is shown a value, in the order of execution."""
         name = executed.step.node.name
         if self.names:
             self._ours[name] = sketch(executed.step.value.cpu())
         if name in self.names and executed.own is not None:
             self._theirs[name] = sketch(executed.own.cpu())
+            if row.held_in is not None:
+                self._halved.add(name)
 
-    def is_of_a_later_one(self, name: str) -> bool:
-        """Whether the value of that name holds what torch computes later: other tools have fewer calls to count, and
-        fold what follows into one. What it computes earlier holds a value whose operation is lost, too."""
-        theirs, order = self._theirs.get(name), list(self._ours)
+    def is_of_another(self, node: fx.Node) -> bool:
+        """Whether the value with the name of ``node`` holds what torch computes under another: other tools have fewer
+        calls to count, and fold what follows into one. What ``node`` is computed of it may hold because an operation
+        is lost, unless another name of theirs holds what torch computes under this."""
+        theirs = self._theirs.get(node.name)
         if theirs is None or not theirs.is_telling:
             return False
-        later = (self._ours[other] for other in order[order.index(name) + 1 :])
-        return any(theirs.is_near(other, tolerance(halved=other.dtype.itemsize < 4)) for other in later)
+        held = {other for other in self._ours if other != node.name and self._is_near(node.name, other)}
+        if held - {read.name for read in computed_of(node)}:
+            return True
+        return bool(held) and any(self._is_near(other, node.name) for other in self._theirs if other != node.name)
+
+    def _is_near(self, theirs: str, ours: str) -> bool:
+        halved = theirs in self._halved or self._ours[ours].dtype.itemsize < 4
+        return self._theirs[theirs].is_near(self._ours[ours], tolerance(halved=halved))
 
 
 def misnamed(run: GraphRun, rows: Sequence[Row], contents: Contents) -> frozenset[str]:
-    """The FX nodes whose values, told by their names alone, hold later ones, and nothing comes of it.
+    """The FX nodes whose values, told by their names alone, are not torch's, once one holds another of torch's and
+    nothing comes of it: such names tell nothing.
 
     ``torch.onnx.export`` counts its calls otherwise, and a batch norm that is folded leaves the name of the convolution
     to its own result. None where a result of the graph is not right: a value may be wrong then.
@@ -56,8 +69,9 @@ def misnamed(run: GraphRun, rows: Sequence[Row], contents: Contents) -> frozense
     right = {row.fx_node for row in rows if row.fx_node in sources and _is_right(row)}
     if not sources or right != sources:
         return frozenset()
-    astray = (row.fx_node for row in rows if row.fx_node in contents.names and not _is_right(row))
-    return frozenset(filter(contents.is_of_a_later_one, astray))
+    astray = frozenset(row.fx_node for row in rows if row.fx_node in contents.names and not _is_right(row))
+    nodes = (node for node in run.graph_module.graph.nodes if node.name in astray)
+    return astray if any(map(contents.is_of_another, nodes)) else frozenset()
 
 
 def _is_right(row: Row) -> bool:
@@ -65,7 +79,7 @@ def _is_right(row: Row) -> bool:
     found = row.inherited
     if found is None:
         return False
-    dtype = getattr(torch, row.dtype)
+    dtype = getattr(torch, row.held_in or row.dtype)
     precision = dtype if dtype.is_floating_point else None
     floor = noise_floor(precision, float(found.scale or 0), row.torch_vs_float64, found.numel)
     return is_noise(found, floor, row.onnx_vs_float64)
