@@ -170,3 +170,10 @@ def test_a_given_integer_that_only_one_model_holds_is_refused() -> None:
 def test_a_given_tensor_of_a_dtype_that_neither_model_takes_is_refused() -> None:
     with pytest.raises(UsageError, match="first: input 'x' takes float32 2x6, and float64 2x6 is given"):
         diff(gathering("float"), gathering("float16"), {**GIVEN, "x": GIVEN["x"].double()})
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_bytes_are_drawn_from_all_that_there_are(dtype: str) -> None:
+    text = f"agraph ({dtype}[4, 16] x) => (float[4, 16] y) {{ f = Cast<to = 1>(x) y = Abs(f) }}"
+    assert diff(model(text), model(text.replace("Abs", "Mul").replace("(f)", "(f, f)"))).verdict == "diverge"
+    assert diff(model(text), model(text)).verdict == "agree"

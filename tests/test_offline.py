@@ -866,3 +866,9 @@ def test_a_node_that_somebody_has_added_to_a_dump_in_bfloat16(tmp_path: Path, op
     report = check(tmp_path)
     assert report.first_divergence is not None
     assert report.first_divergence.fx_node == target
+
+
+def test_onnxs_evaluator_gathers_along_the_last_dimension(tmp_path: Path) -> None:
+    model = Of(lambda x: x.gather(-1, torch.tensor([[2, 0], [1, 1]])).sin())
+    compare(model, (torch.randn(2, 5),), dump=tmp_path / "dump")
+    assert check(tmp_path / "dump", engine="reference").verdict == "agree"

@@ -260,8 +260,13 @@ def _draw(
         return rounded(drawn.abs() if any(_is_variance(*taker) for taker in takers) else drawn, dtypes)
     if math.prod(sizes) == 1 and any(_is_size(*taker) for taker in takers):
         return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
-    rows = min(*(_rows(*taker) for taker in takers), *(torch.iinfo(dtype).max for dtype in dtypes))
-    return torch.randint(rows, sizes, generator=generator, device="cpu").to(dtype)
+    limits = [torch.iinfo(dtype) for dtype in dtypes]
+    rows = min((rows for taker in takers if (rows := _rows(*taker)) is not None), default=None)
+    if rows is None and all(limit.bits <= 16 for limit in limits):  # numbers, as of an image, and no ids or masks
+        low, high = max(limit.min for limit in limits), min(limit.max for limit in limits)
+        return torch.randint(low, high + 1, sizes, generator=generator, device="cpu").to(dtype)
+    most = min(2 if rows is None else rows, *(limit.max for limit in limits))
+    return torch.randint(most, sizes, generator=generator, device="cpu").to(dtype)
 
 
 def _sizes(declared: Sequence[Sizes | None]) -> list[int] | None:
@@ -285,15 +290,16 @@ def _is_variance(flow: Dataflow, name: str) -> bool:
     return any((node.proto.op_type, slot) in _VARIANCES for node, slot in reading)
 
 
-def _rows(flow: Dataflow, name: str) -> int:
-    """How many rows the tables have that an integer input picks from; 2 where it picks from none."""
+def _rows(flow: Dataflow, name: str) -> int | None:
+    """How many rows the tables have that an integer input picks from; None where it picks from none."""
     found = []
     for node, slot in _reading(flow, name, _PASSES_ON):
         if node.proto.op_type == "Gather" and slot == 1:
             axis = next((a.i for a in node.proto.attribute if a.name == "axis"), 0)
             shape = _shape(flow, node.operands[0])
             found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
-    return max(1, min((size for size in found if size), default=2))
+    known = [size for size in found if size]
+    return max(1, min(known)) if known else None
 
 
 def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Node, int]]:
