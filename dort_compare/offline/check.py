@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from dort_compare.align.regions import values_by_region
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.reader import Device
+from dort_compare.errors import DumpError
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
@@ -23,6 +25,9 @@ from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.graph_run import EngineName, check_engine
+
+
+_LOG = logging.getLogger("dort_compare.offline")
 
 
 def check(
@@ -42,7 +47,8 @@ def check(
     or "reference" for the ONNX reference evaluator. ``provider`` is "cpu" or "cuda", ``memory`` (in MiB) and
     ``repeats`` are those of ``compare``.
 
-    Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
+    Raises DumpError for a dump or model that cannot be read, or run where no graph before it departs; UsageError for a
+    wrong call.
     """
     effort = Effort(memory, repeats)
     check_engine(engine)
@@ -52,8 +58,14 @@ def check(
         refuse_unloadable(run, other or each.file("onnx"))
     rows: list[Row] = []
     for each, run in runs:
-        with running(title(each, other)), Waiting() as waiting:
-            rows += _rows(run, each.name, effort, waiting, is_ours=other is None)
+        try:
+            with running(title(each, other)), Waiting() as waiting:
+                rows += _rows(run, each.name, effort, waiting, is_ours=other is None)
+        except DumpError as problem:
+            if not any(row.status == "diverges" for row in rows):
+                raise
+            _LOG.warning("%s; it read what a graph that departs has handed on", problem)
+            break
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
     verdict, causes = judge(rows, (), Lineage([run for _, run in runs]))

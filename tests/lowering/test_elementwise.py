@@ -250,3 +250,9 @@ def test_parameters_of_activations_may_be_symbolic() -> None:
     x = torch.linspace(-5, 5, 7)
     compiled = torch.compile(function, backend=DebugBackend(fallback=False), dynamic=True)
     torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["remainder", "fmod", "floor_divide"])
+def test_nothing_is_divided_by_a_number_that_is_zero(name: str) -> None:
+    target, x = getattr(aten, name).Scalar, torch.arange(0).view(0, 1)
+    assert torch.equal(on_onnx_runtime(target, x, 0), target(x, 0))

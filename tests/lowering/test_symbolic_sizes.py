@@ -56,6 +56,8 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
         x[:, torch.arange(x.shape[0] - 3, x.shape[0])],
     ),
     "variance": lambda x: (
+        x.var(0, correction=x.shape[0] // 2),
+        torch.std_mean(x[:2], 0, correction=x.shape[1] // 3)[0],
         x.var(1),
         x.var((0, 1)),
         x.var(0, correction=0),

@@ -51,3 +51,16 @@ def test_a_right_number_is_no_value_of_the_model(target: Any, tmp_path: Path) ->
     for report in (found, check(tmp_path / "dump")):
         assert report.verdict == "agree"
         assert all(row.shape in ((7, 3), (3,)) for row in report.rows)
+
+
+def test_a_wrong_size_that_stops_the_backward_graph_is_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = registry.registered()[operator.floordiv]
+    monkeypatch.setitem(registry._TABLE, operator.floordiv, lambda op, *args: op.Add(right(op, *args), op.const(1)))
+    repeated = Of(lambda x: x.repeat_interleave(x.shape[0] // 3, 0).cos())
+    x = torch.randn(9, 5, requires_grad=True)
+    found = compare(repeated, (x,), dynamic=True, backward=True, dump=tmp_path / "dump")
+    for report in (found, check(tmp_path / "dump")):
+        assert report.verdict == "diverge"
+        assert [cause.target for cause in report.causes] == ["operator.floordiv"]

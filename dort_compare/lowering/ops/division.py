@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of
+from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_empty
 from dort_compare.lowering.ops.arithmetic import div
 from dort_compare.lowering.ops.operands import Operand, in_kernel_dtype, kernel_dtype, promoted
 from dort_compare.lowering.ops.rounding import truncated
@@ -55,7 +55,10 @@ def _modulus(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _without_minus_one(op: Builder, y: ir.Value) -> ir.Value:
-    """1 in place of -1, by which the smallest integer cannot be divided: the processor traps."""
+    """1 in place of -1, by which the smallest integer cannot be divided: the processor traps; and of one number by
+    which nothing is divided: if it is 0, ONNX Runtime refuses it."""
+    if is_empty(op.result) and y.shape is not None and not len(y.shape):
+        return op.const(1, dtype_of(y))
     return op.Where(op.Equal(y, -1), 1, y)
 
 

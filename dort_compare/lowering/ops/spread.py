@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
@@ -19,7 +20,7 @@ prims = torch.ops.prims
 
 @lowering(prims.var.default)
 @in_float32
-def prims_var(op: Builder, x: ir.Value, dims: Dims, correction: float | None = 1, **_: Any) -> ir.Value:
+def prims_var(op: Builder, x: ir.Value, dims: Dims, correction: Operand | None = 1, **_: Any) -> ir.Value:
     """var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor"""
     return _spread(op, x, dims, correction, keepdim=False)[0]
 
@@ -27,7 +28,7 @@ def prims_var(op: Builder, x: ir.Value, dims: Dims, correction: float | None = 1
 @lowering(aten.var.correction)
 @in_float32
 def var(
-    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: Operand | None = None, keepdim: bool = False
 ) -> ir.Value:
     """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     return _spread(op, x, dim, correction, keepdim)[0]
@@ -36,7 +37,7 @@ def var(
 @lowering(aten.std.correction)
 @in_float32
 def std(
-    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: Operand | None = None, keepdim: bool = False
 ) -> ir.Value:
     """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     return op.Sqrt(_spread(op, _wide(op, x), dim, correction, keepdim)[0])
@@ -45,7 +46,7 @@ def std(
 @lowering(aten.var_mean.correction)
 @in_float32
 def var_mean(
-    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: Operand | None = None, keepdim: bool = False
 ) -> tuple[ir.Value, ir.Value]:
     """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) ..."""
     return _spread(op, x, dim, correction, keepdim)
@@ -54,7 +55,7 @@ def var_mean(
 @lowering(aten.std_mean.correction)
 @in_float32
 def std_mean(
-    op: Builder, x: ir.Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    op: Builder, x: ir.Value, dim: Dims = None, *, correction: Operand | None = None, keepdim: bool = False
 ) -> tuple[ir.Value, ir.Value]:
     """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) ..."""
     variance, mean = _spread(op, _wide(op, x), dim, correction, keepdim)
@@ -72,7 +73,9 @@ def _wide(op: Builder, x: ir.Value) -> ir.Value:
     return wide
 
 
-def _spread(op: Builder, x: ir.Value, dim: Dims, correction: float | None, keepdim: bool) -> tuple[ir.Value, ir.Value]:
+def _spread(
+    op: Builder, x: ir.Value, dim: Dims, correction: Operand | None, keepdim: bool
+) -> tuple[ir.Value, ir.Value]:
     """Variance and mean.
 
     The squares of what departs from the mean are summed and divided by their number less the correction, or by 0 where
@@ -91,8 +94,9 @@ def _spread(op: Builder, x: ir.Value, dim: Dims, correction: float | None, keepd
     return op.Div(squares, _divisor(op, x, sizes, 1 if correction is None else correction)), kept_mean
 
 
-def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: float) -> float | ir.Value:
+def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: Operand) -> float | ir.Value:
     count = product(op, sizes)
-    if isinstance(count, int):
+    if isinstance(count, int) and not isinstance(correction, ir.Value):
         return max(count - correction, 0)
-    return op.Max(op.Sub(op.CastLike(count, x), correction), 0)
+    left_out = op.CastLike(correction, x) if isinstance(correction, ir.Value) else correction
+    return op.Max(op.Sub(op.CastLike(op.const(count), x), left_out), 0)
