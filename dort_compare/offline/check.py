@@ -26,7 +26,6 @@ from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.graph_run import EngineName, check_engine
 
-
 _LOG = logging.getLogger("dort_compare.offline")
 
 

@@ -56,8 +56,6 @@ MODELS: dict[str, Callable[[Tensor], Any]] = {
         x[:, torch.arange(x.shape[0] - 3, x.shape[0])],
     ),
     "variance": lambda x: (
-        x.var(0, correction=x.shape[0] // 2),
-        torch.std_mean(x[:2], 0, correction=x.shape[1] // 3)[0],
         x.var(1),
         x.var((0, 1)),
         x.var(0, correction=0),
@@ -338,3 +336,12 @@ def test_an_expansion_to_nothing_keeps_the_other_sizes() -> None:
 
     x = torch.zeros(0, 4)
     assert torch.compile(expanded, backend="dort", dynamic=True)(x).shape == expanded(x).shape
+
+
+def test_a_correction_of_a_variance_may_be_a_size() -> None:
+    def corrected(x: Tensor) -> tuple[Tensor, ...]:
+        return x.var(0, correction=x.shape[1] // 2), *torch.std_mean(x[:4], 0, correction=x.shape[1] // 3)
+
+    x = torch.randn(9, 5)
+    compiled = torch.compile(corrected, backend="dort", dynamic=True, options={"fallback": False})
+    torch.testing.assert_close(compiled(x), corrected(x))
