@@ -1183,3 +1183,10 @@ def test_constants_that_numbers_alone_name_are_not_taken_for_inputs() -> None:
     named = held.replace("v1", "fc_scale").replace("v0", "fc_bias")
     parameters = {"fc_scale": constants["v1"], "fc_bias": constants["v0"]}
     assert diff(model(words), model(named, **parameters)).verdict == "agree"
+
+
+def test_tensors_without_elements_are_no_comparison() -> None:
+    one, other = (f"agraph (float[0, 3] x) => (float[0, 3] y) {{ y = {operator}(x) }}" for operator in ("Exp", "Neg"))
+    found = diff(model(one), model(other))
+    assert found.verdict == "diverge"
+    assert found.findings.reason.startswith("nothing was compared: all that both models compute is empty")

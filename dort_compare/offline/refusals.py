@@ -8,7 +8,8 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.tensor_adapters import to_torch_dtype
+import torch
+from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 from torch import fx
 
 from dort_compare.align.graph_outputs import places
@@ -41,10 +42,14 @@ def refuse_other_inputs(model: onnx.ModelProto, given: Mapping[str, Argument], p
     """Raises DumpError where the model reads what the run has no value for, or one of another dtype or shape."""
     constants = {tensor.name for tensor in model.graph.initializer}
     read = [value for value in model.graph.input if value.name not in constants]
-    missing = [value.name for value in read if value.name not in given]
+    missing = [value for value in read if value.name not in given]
     if missing:
+        names = {value.name for value in read}
+        fitting = [name for name in given if name not in names and _fits(missing[0], as_fed(given[name]))]
+        hint = f"; {missing[0].name} may be {' or '.join(fitting[:5])}" if fitting else ""
         raise DumpError(
-            f"{path} reads {', '.join(missing[:5])}, for which the dump holds no value: give it those names"
+            f"{path} reads {', '.join(value.name for value in missing[:5])}, for which the dump holds no value: give "
+            f"its inputs the names that the graph's have{hint}"
         )
     for value in read:
         dtype = to_torch_dtype(ir.DataType(value.type.tensor_type.elem_type))
@@ -68,12 +73,27 @@ def refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path
 
 
 def _refuse_other_shape(value: onnx.ValueInfoProto, recorded: tuple[int, ...], path: Path) -> None:
-    if not value.type.tensor_type.HasField("shape"):
-        return
-    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
-    if len(sizes) != len(recorded) or any(n not in (None, m) for n, m in zip(sizes, recorded, strict=True)):
-        declared = "x".join("?" if n is None else str(n) for n in sizes) or "a number"
+    if not _has_shape(value, recorded):
+        declared = "x".join("?" if n is None else str(n) for n in _sizes(value)) or "a number"
         raise DumpError(
             f"{path} declares {value.name} as {declared}, the dump holds {'x'.join(map(str, recorded)) or 'a number'}: "
             "give it that shape"
         )
+
+
+def _fits(value: onnx.ValueInfoProto, tensor: torch.Tensor) -> bool:
+    """Whether an input that is declared so takes a tensor."""
+    element = value.type.tensor_type.elem_type
+    return int(from_torch_dtype(tensor.dtype)) == element and _has_shape(value, tuple(tensor.shape))
+
+
+def _has_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> bool:
+    if not value.type.tensor_type.HasField("shape"):
+        return True
+    sizes = _sizes(value)
+    return len(sizes) == len(shape) and all(n in (None, m) for n, m in zip(sizes, shape, strict=True))
+
+
+def _sizes(value: onnx.ValueInfoProto) -> list[int | None]:
+    """As they are declared; None of what is left open."""
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]

@@ -109,6 +109,8 @@ def _verdict(
     compared = [row for row in rows if _is_compared(row, first, second)]
     if all(row.status == "random" for row in compared):
         return "diverge", "nothing was compared: no computed value of one model has a partner in the other"
+    if not any(row.inherited.numel for row in compared):
+        return "diverge", "nothing was compared: all that both models compute is empty; other inputs may tell"
     if fault is not None:
         return "diverge", fault
     is_folded = not (first.flow.nodes or second.flow.nodes)
