@@ -199,11 +199,10 @@ def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> 
     for key, takers in wanted.items():
         matched = by_name(takers, stock[key])
         missing = next((name for name in takers if name not in matched), None)
-        if missing is not None and len(stock[key]) > len(matched):
-            raise UsageError(
-                f"{taking.title}: input {missing!r} may be any of {len(stock[key]) - len(matched)} constants "
-                f"of {holding.title}; give --inputs"
-            )
+        left = len(stock[key]) - len(matched)
+        if missing is not None and left:
+            which = "a constant" if left == 1 else f"any of {left} constants"
+            raise UsageError(f"{taking.title}: input {missing!r} may be {which} of {holding.title}; give --inputs")
         found.update(matched)
     return {name: found[name] for name in names if name in found}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ import click
 from dort_compare.cli import options
 from dort_compare.errors import UsageError, said
 from dort_compare.files import check_files
+from dort_compare.plain import printable
 
 if TYPE_CHECKING:
     import torch
@@ -58,13 +61,33 @@ def diff(
     written = [file for file in (json_file, html_file) if file is not None]
     check_files(written, chain(files_of(first), files_of(second), filter(None, [inputs_file])))
     inputs = None if inputs_file is None else _read(inputs_file)
-    found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
+    dumped = None if inputs_file is not None else next(filter(Path.is_file, map(_dumped_inputs, (first, second))), None)
+    with _hinting(dumped):
+        found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))
+    if dumped is not None:
+        click.echo(f"\non random inputs; those of the dump: --inputs {printable(str(dumped))}")
     if json_file is not None:
         found.to_json(json_file)
     if html_file is not None:
         found.to_html(html_file)
     return found.verdict == "agree"
+
+
+def _dumped_inputs(model: Path) -> Path:
+    """Where the inputs of a dump are whose model this is."""
+    return model.with_name(f"{model.stem}.inputs.safetensors")
+
+
+@contextmanager
+def _hinting(dumped: Path | None) -> Iterator[None]:
+    """Who is asked for inputs is told of those of a dump."""
+    try:
+        yield
+    except UsageError as problem:
+        if dumped is None or not str(problem).endswith("give --inputs"):
+            raise
+        raise UsageError(f"{problem} {dumped}") from None
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:

@@ -178,3 +178,25 @@ def test_a_damaged_initializer_is_told_with_its_file(capsys, tmp_path, good):
     onnx.save(model, tmp_path / "damaged.onnx")
     words = "damaged.onnx cannot be read: constant 'w', FLOAT 8, takes 32 bytes and has 7"
     refused(capsys, words, good, tmp_path / "damaged.onnx")
+
+
+def test_the_inputs_of_a_dump_are_named_where_random_ones_were_taken(capsys, tmp_path, good):
+    status, out, _ = run(capsys, good, good)
+    assert (status, "--inputs" in out) == (0, False)
+    beside = tmp_path / "good.inputs.safetensors"
+    save_file({"x": np.ones((4, 8), np.float32)}, beside)
+    assert run(capsys, good, good)[1].splitlines()[-1] == f"on random inputs; those of the dump: --inputs {beside}"
+    assert "random" not in run(capsys, good, good, "--inputs", beside)[1]
+    text = "agraph (float[4, 8] x, float[8] w1, float[8] w2) => (float[4, 8] y) { h = Mul(x, w1) y = Add(h, w2) }"
+    held = "agraph (float[4, 8] x) => (float[4, 8] y) { h = Mul(x, v1) y = Add(h, v2) }"
+    one, other = (
+        saved(tmp_path / f"{name}.onnx", f'<ir_version: 10, opset_import: ["" : 18]> {each}')
+        for name, each in {"good": text, "held": held}.items()
+    )
+    constants = [numpy_helper.from_array(np.ones(8, np.float32) * i, f"v{i}") for i in (1, 2)]
+    model = onnx.load(other)
+    model.graph.initializer.extend(constants)
+    onnx.save(model, other)
+    status, _, err = run(capsys, one, other)
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.endswith(f"give --inputs {beside}\n")
