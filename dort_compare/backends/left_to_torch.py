@@ -5,8 +5,9 @@ in float32, to the memory that the fused kernels are there to save. Large activa
 several nodes of ONNX: each node reads and writes all of it, in float32, where torch's kernels do so once. Fourier
 transforms: of rows of 100 elements and more torch's take a fifth of the time of products with matrices, or less
 (`benchmarks/transforms.py`), which is more than a border between sessions costs where there are many rows. What ONNX
-Runtime is slow at on the CPU (slow_in_onnx.py). In graphs that are recorded as CUDA graphs, joins and splits of unequal
-parts: ONNX Runtime's kernels read their sizes from a buffer of the CPU that is another's when they are launched again.
+Runtime is slow at on the CPU (slow_in_onnx.py), and large products there in training (slow_products.py). In graphs that
+are recorded as CUDA graphs, joins and splits of unequal parts: ONNX Runtime's kernels read their sizes from a buffer of
+the CPU that is another's when they are launched again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.slow_in_onnx import is_slow
+from dort_compare.backends.slow_products import is_slow_product
 from dort_compare.lowering.lower import TRANSFORMS
 from dort_compare.runtime.binding import device_of
 from dort_compare.signature import elements
@@ -55,18 +57,18 @@ _VERY_MANY = 2**22
 """Elements from which on several passes over them are left to torch."""
 
 
-def left_to_torch(graph_module: fx.GraphModule, is_recorded: bool) -> Mapping[str, str]:
+def left_to_torch(graph_module: fx.GraphModule, *, is_recorded: bool, is_training: bool) -> Mapping[str, str]:
     """The calls of a graph that run on torch's kernels because those are better, by name, and why."""
-    reasons = {node.name: _reason(node, is_recorded) for node in graph_module.graph.nodes}
+    reasons = {node.name: _reason(node, is_recorded, is_training) for node in graph_module.graph.nodes}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _reason(node: fx.Node, is_recorded: bool) -> str | None:
+def _reason(node: fx.Node, is_recorded: bool, is_training: bool) -> str | None:
     if is_recorded and _is_unequal(node):
         return UNEQUAL
     if node.target in ATTENTION or (node.target in PASSES and _is_on_gpu(node) and _is_of(node, _VERY_MANY)):
         return FUSED
-    if is_slow(node) and not _is_on_gpu(node):
+    if (is_slow(node) or (is_training and is_slow_product(node))) and not _is_on_gpu(node):
         return FASTER
     return TRANSFORM if node.target in TRANSFORMS and _is_of(node, _MANY, unknown=True) else None
 

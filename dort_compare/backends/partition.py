@@ -82,7 +82,9 @@ def _compiled(
         told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
         return made.boxed
 
-    left = left_to_torch(graph_module, options.cudagraphs) if serving and options.fallback else {}
+    left: Mapping[str, str] = {}
+    if serving and options.fallback:
+        left = left_to_torch(graph_module, is_recorded=options.cudagraphs, is_training=phase != "inference")
     reasons = _without(left, build.refused(graph_module)) if options.fallback else {}
     if not reasons:
         try:

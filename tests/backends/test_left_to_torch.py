@@ -13,7 +13,7 @@ from torch import nn
 from torch._higher_order_ops import while_loop
 
 from dort_compare import DebugBackend, provenance
-from dort_compare.backends import aot, left_to_torch, slow_in_onnx
+from dort_compare.backends import aot, left_to_torch, slow_in_onnx, slow_products
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
 from dort_compare.runtime import Program
@@ -424,3 +424,53 @@ class Convolved(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(self.kernel))
+
+
+@pytest.fixture
+def with_avx512(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Where products are large from 64 operations on, and gradients of convolutions from 64 elements on."""
+    for name, value in {"HAS_AVX512": True, "MANY": 64, "LARGE": 64}.items():
+        monkeypatch.setattr(slow_products, name, value)
+    return monkeypatch
+
+
+def network(dtype: torch.dtype = torch.float32) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """Convolutions with and without neighbours in their kernels, and linear layers with and without a bias."""
+    torch.manual_seed(0)
+    convolutions = nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Conv2d(4, 2, 1), nn.Tanh(), nn.Flatten()
+    model = nn.Sequential(*convolutions, nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 4, bias=False)).to(dtype)
+    return model, (torch.randn(2, 3, 6, 6, dtype=dtype),)
+
+
+def products(programs: Sequence[set[str]]) -> list[str]:
+    """The products of matrices and gradients of convolutions in ONNX Runtime, by operator."""
+    names = (name for program in programs for name in program)
+    return sorted(name.rstrip("_0123456789") for name in names if name.startswith(("mm", "addmm", "convolution_b")))
+
+
+def test_large_products_of_training_are_left_on_processors_with_avx512(
+    made: list[set[str]], with_avx512: pytest.MonkeyPatch
+) -> None:
+    model, inputs = network()
+    right = gradients(model, model, inputs)
+    torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
+    assert products(made) == ["convolution_backward"]  # that of 1 x 1
+
+
+@pytest.mark.parametrize("how", ["small", "in float64", "without avx512", "inference"])
+def test_other_products_are_not_left(made: list[set[str]], with_avx512: pytest.MonkeyPatch, how: str) -> None:
+    if how == "small":
+        with_avx512.setattr(slow_products, "MANY", 10**6)
+        with_avx512.setattr(slow_products, "LARGE", 10**6)
+    if how.startswith("without"):
+        with_avx512.setattr(slow_products, "HAS_AVX512", False)
+    model, inputs = network(torch.float64 if how.endswith("64") else torch.float32)
+    compiled = torch.compile(model, backend="dort")
+    if how == "inference":
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*inputs), model(*inputs))
+        assert products(made) == ["addmm", "mm"]
+        return
+    torch.testing.assert_close(gradients(compiled, model, inputs), gradients(model, model, inputs))
+    gradients_of_convolutions = [] if how == "in float64" else ["convolution_backward"] * 2  # no kernels in float64
+    assert products(made) == ["addmm", *gradients_of_convolutions, *["mm"] * 5]
