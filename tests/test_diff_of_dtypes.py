@@ -177,3 +177,11 @@ def test_bytes_are_drawn_from_all_that_there_are(dtype: str) -> None:
     text = f"agraph ({dtype}[4, 16] x) => (float[4, 16] y) {{ f = Cast<to = 1>(x) y = Abs(f) }}"
     assert diff(model(text), model(text.replace("Abs", "Mul").replace("(f)", "(f, f)"))).verdict == "diverge"
     assert diff(model(text), model(text)).verdict == "agree"
+
+
+def test_bytes_that_become_places_are_few() -> None:
+    text = """agraph (int8[3] i, float[2, 3] x) => (float[1, 3] y) {
+        axes = Constant<value = int64[1] {0}>()
+        w = Cast<to = 7>(i) p = Unsqueeze(w, axes) y = GatherElements(x, p)
+    }"""
+    assert diff(model(text), model(text)).verdict == "agree"

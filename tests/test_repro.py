@@ -323,6 +323,24 @@ def beside_a_huge_channel() -> Tensor:
     return x
 
 
+def in_steps(right: Any) -> Any:
+    """A right GELU whose nodes round to half precision on their way."""
+
+    def lowered(op: Any, x: Any, **_: Any) -> Any:
+        half, erf = op.Mul(x, 0.5), op.Erf(op.Mul(x, 2**-0.5))
+        return op.Mul(half, op.Add(erf, 1))
+
+    return lowered
+
+
+def test_nodes_that_round_on_their_way_are_right_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._TABLE, aten.gelu.default, in_steps(None))
+    x = torch.linspace(-6, 6, 64).half()
+    torch.compile(gelu, backend=DebugBackend(dump=tmp_path / "dump"))(x)
+    assert check(tmp_path / "dump").verdict == "agree"
+    assert not repro(tmp_path / "dump", "gelu", tmp_path / "out")
+
+
 JUDGED_IN_PARTS: dict[str, tuple[Any, Any, Any, Tensor]] = {
     "small elements": (aten.gelu.default, by_tanh, gelu, beside_a_huge_channel()),
     "small elements in bfloat16": (aten.gelu.default, by_tanh, gelu, torch.linspace(-6, 6, 24).bfloat16()),

@@ -261,7 +261,7 @@ def _draw(
         return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
     limits = [torch.iinfo(dtype) for dtype in dtypes]
     rows = min((rows for taker in takers if (rows := _rows(*taker)) is not None), default=None)
-    if rows is None and all(limit.bits <= 16 for limit in limits):  # numbers, as of an image, and no ids or masks
+    if rows is None and all(limit.bits <= 16 for limit in limits) and not any(_may_be_places(*each) for each in takers):
         low, high = max(limit.min for limit in limits), min(limit.max for limit in limits)
         return torch.randint(low, high + 1, sizes, generator=generator, device="cpu").to(dtype)
     most = min(2 if rows is None else rows, *(limit.max for limit in limits))
@@ -299,6 +299,12 @@ def _rows(flow: Dataflow, name: str) -> int | None:
             found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
     known = [size for size in found if size]
     return max(1, min(known)) if known else None
+
+
+def _may_be_places(flow: Dataflow, name: str) -> bool:
+    """Whether narrow integers become such as operators take for places, which none takes from narrow ones."""
+    casts = (node for node, _ in _reading(flow, name, _PASSES_ON) if node.proto.op_type == "Cast")
+    return any(a.i in (onnx.TensorProto.INT32, onnx.TensorProto.INT64) for node in casts for a in node.proto.attribute)
 
 
 def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Node, int]]:

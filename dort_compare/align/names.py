@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
@@ -38,11 +39,12 @@ def _only_best(shares: Mapping[str, float]) -> str | None:
     return best[0] if len(best) == 1 else None
 
 
-def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(name.lower()))
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(name.lower()))
 
 
-def _shared(one: Set[str], other: Set[str]) -> float:
-    """The share of words and numbers that are in both; 0 where no word is: numbers alone tell nothing."""
-    both = one & other
-    return len(both) / len(one | other) if any(word.isalpha() for word in both) else 0.0
+def _shared(one: Sequence[str], other: Sequence[str]) -> float:
+    """The share of words and numbers that are in both, in one order; 0 where no word is: numbers alone tell nothing."""
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    both = [word for block in blocks for word in one[block.a : block.a + block.size]]
+    return 2 * len(both) / (len(one) + len(other)) if any(word.isalpha() for word in both) else 0.0

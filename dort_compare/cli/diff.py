@@ -61,12 +61,13 @@ def diff(
     written = [file for file in (json_file, html_file) if file is not None]
     check_files(written, chain(files_of(first), files_of(second), filter(None, [inputs_file])))
     inputs = None if inputs_file is None else _read(inputs_file)
-    dumped = None if inputs_file is not None else next(filter(Path.is_file, map(_dumped_inputs, (first, second))), None)
+    beside = () if inputs_file is not None else map(_dumped_inputs, (first, second))
+    dumped = next(filter(os.path.isfile, beside), None)
     with _hinting(dumped):
         found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))
     if dumped is not None:
-        click.echo(f"\non random inputs; those of the dump: --inputs {printable(str(dumped))}")
+        click.echo(f"\nthe inputs of the dump: --inputs {printable(str(dumped))}")
     if json_file is not None:
         found.to_json(json_file)
     if html_file is not None:
@@ -87,7 +88,7 @@ def _hinting(dumped: Path | None) -> Iterator[None]:
     except UsageError as problem:
         if dumped is None or not str(problem).endswith("give --inputs"):
             raise
-        raise UsageError(f"{problem} {dumped}") from None
+        raise UsageError(f"{problem} {printable(str(dumped))}") from None
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:

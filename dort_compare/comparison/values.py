@@ -40,10 +40,6 @@ class Values:
         return any(row.status == "diverges" for row in self.rows)
 
 
-def _handed_on(problem: Exception) -> str:
-    return f"torch does not take what a graph that departs has handed on to it ({one_line(problem)})"
-
-
 class Examination:
     """Measures the values of the graphs of one backend."""
 
@@ -63,13 +59,7 @@ class Examination:
         precision = PrecisionWatch()
         for graph, run in recorded:
             observers = [self._lowered_observer(graph, run, shipped.pop(graph.index, None))]
-            try:
-                found = self._lowered(run, observers[0], precision)
-            except RuntimeError as problem:
-                if not any(row.status == "diverges" for row in rows):
-                    raise
-                _LOG.warning("%s graph %d is not compared: %s", run.phase, run.index, _handed_on(problem))
-                break
+            found = self._lowered(run, observers[0], precision, is_behind=any(row.status == "diverges" for row in rows))
             rows += found
             if optimized is not None:
                 made, observer = self._optimized(graph, run, found)
@@ -103,11 +93,11 @@ class Examination:
         kept = results and results.values()
         return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None)
 
-    def _lowered(self, run: GraphRun, observer: Observer, precision: PrecisionWatch) -> list[Row]:
-        """The rows of a graph's lowered model, with pictures."""
+    def _lowered(self, run: GraphRun, observer: Observer, precision: PrecisionWatch, *, is_behind: bool) -> list[Row]:
+        """The rows of a graph's lowered model, with pictures; ``is_behind`` as of ``graph_rows``."""
         pictures = Pictures()
         watches = (observer.see, precision.graph(run), pictures.see)
-        passing = graph_rows(run, self._effort.memory, self._effort.repeats, watches)
+        passing = graph_rows(run, self._effort.memory, self._effort.repeats, watches, is_behind=is_behind)
         return pictures.on(self._waiting.each(f"values of the {run.phase} graph", passing, run.calls))
 
     def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> tuple[Optimized, Observer]:

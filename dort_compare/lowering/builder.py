@@ -189,7 +189,7 @@ class Builder:
             return value
         if dtype in (torch.uint8, torch.int8) and dtype_of(value) in HALF:
             value = self.Cast(value, to=ir.DataType.FLOAT)
-        if dtype in (torch.int32, torch.int16, torch.int8, torch.uint8) and _is_cut(value):
+        if dtype in _NARROW and _is_cut(value):
             value = self.Neg(self.Neg(value))
         return self.Cast(value, to=target)
 
@@ -280,11 +280,28 @@ def fake_of(value: ir.Value) -> torch.Tensor:
     return value.meta["val"]
 
 
+_NARROW = (torch.int32, torch.int16, torch.int8, torch.uint32, torch.uint16, torch.uint8)
+_MAY_VANISH = frozenset([
+    "Add", "Concat", "Div", "Expand", "Flatten", "Identity", "Mul", "Pad", "Reshape", "Slice", "Squeeze", "Sub", "Tile",
+    "Transpose", "Unsqueeze",
+])  # fmt: skip
+"""What ONNX Runtime leaves out where it changes nothing, as an addition of 0."""
+
+
 def _is_cut(value: ir.Value) -> bool:
-    """Whether a value is a float cast to int64."""
-    node = value.producer()
-    source = node.inputs[0] if node is not None and node.op_type == "Cast" else None
-    return value.dtype == ir.DataType.INT64 and source is not None and is_floating(source)
+    """Whether a value is a float cast to int64, as it is or behind what may vanish."""
+    waiting, seen = [value], set[ir.Value]()
+    while waiting:
+        each = waiting.pop()
+        node = each.producer()
+        if node is None or each in seen or each.dtype != ir.DataType.INT64:
+            continue
+        seen.add(each)
+        read = [operand for operand in node.inputs if operand is not None]
+        if node.op_type == "Cast" and is_floating(read[0]):
+            return True
+        waiting += read if node.op_type in _MAY_VANISH else []
+    return False
 
 
 def dtype_of(value: ir.Value) -> torch.dtype:

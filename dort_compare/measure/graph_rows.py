@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.provenance import OnnxValue
+from dort_compare.errors import DortError
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.provenance import described
@@ -24,12 +26,15 @@ def graph_rows(
     repeats: int = 1,
     watches: Sequence[Watch] = (),
     fused: Mapping[str, OnnxValue] | None = None,
+    *,
+    is_behind: bool = False,
 ) -> Iterator[Row]:
     """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution.
 
     ``memory`` bounds the MiB of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
     nodes run so often on the same operands, and a value that changes is named. ``fused`` gives, by FX node, the values
-    of a model in which nodes of several FX nodes may have become one.
+    of a model in which nodes of several FX nodes may have become one. ``is_behind`` says that a graph before departs:
+    what it has handed on may be of a shape that torch does not take, which ends the rows with one that says so.
     """
     stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
     names = {fx_node: value.name for fx_node, value in stands.items()}
@@ -50,8 +55,28 @@ def graph_rows(
         return found
 
     # map lets go of a value once it is judged
+    seen: set[str] = set()
     try:
-        yield from map(row, executions(run, names, opaque, memory, repeats, merged, held))
+        for found in map(row, executions(run, names, opaque, memory, repeats, merged, held)):
+            seen.add(found.fx_node)
+            yield found
+            del found
     except Exception as problem:
+        if is_behind and _is_of_torch(problem) and (rest := _rest(run, seen)):
+            yield judge.not_run(rest[0], "torch refuses what a graph that departs has handed on")
+            return
         problem.add_note(f"of {run.phase} graph {run.index}")
         raise
+
+
+def _is_of_torch(problem: Exception) -> bool:
+    """Whether it is what torch's kernels raise of operands that they do not take."""
+    return isinstance(problem, RuntimeError) and not isinstance(
+        problem, (DortError, NotImplementedError, torch.OutOfMemoryError)
+    )
+
+
+def _rest(run: GraphRun, seen: set[str]) -> list[fx.Node]:
+    """The calls that make tensors and have no row yet."""
+    calls = (node for node in run.graph_module.graph.nodes if node.op == "call_function" and node.name not in seen)
+    return [node for node in calls if isinstance(node.meta.get("val"), torch.Tensor)]

@@ -18,6 +18,7 @@ from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, shown_call, source_code, target_name
+from dort_compare.signature import hints
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
@@ -53,6 +54,13 @@ class Judge:
             return self._row(node, expected, "unaligned", reason=opaque or no_value, onnx_value=stands)
         return self._compared(executed, executed.own, onnx, precision, inherits)
 
+    def not_run(self, node: fx.Node, reason: str) -> Row:
+        """The row of a value that neither side computes."""
+        traced = node.meta["val"]
+        return self._row(
+            node, torch.empty(hints(traced.shape) or (), dtype=traced.dtype, device="meta"), "unaligned", reason=reason
+        )
+
     def _compared(
         self, executed: Executed, own: torch.Tensor, onnx: OnnxValue, precision: torch.dtype | None, inherits: bool
     ) -> Row:
@@ -66,7 +74,7 @@ class Judge:
         floor = noise_floor(precision, inherited.scale or 0.0, known_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
-        local, reason = _local(executed, found.local, held, _rounds_between(onnx))
+        local, reason = _local(executed, found.local, held, rounds_between(onnx))
         lost = None if held is None else what_is_lost(executed.reference, held, torch_error)
         has_moved = is_astray and (local is None or not _is_unmoved(own, executed.local))
         return self._row(
@@ -158,7 +166,7 @@ def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]
     return local is not None and distance(local, own).equal
 
 
-def _rounds_between(onnx: OnnxValue) -> bool:
+def rounds_between(onnx: OnnxValue) -> bool:
     """Whether several nodes make a value that may round to its dtype on their way: those that compute in no wider one,
     or have casts between them."""
     computing = [i for i, op_type in enumerate(onnx.op_types) if op_type not in COMPUTE_NOTHING]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
 
 Judgement = Literal["agree", "diverge"]
+Named = Mapping[tuple[int, str], Row]
+"""The rows by graph and FX node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,7 @@ def judge(
     A comparison in which nothing was compared diverges: silence proves nothing, and equal outputs do not speak for
     graphs of which no value was compared, nor for those of which all calls, so many ``fallbacks``, ran in eager torch.
     Nor does NaN alone, which any other operation makes of NaN, or what is empty. Graphs that compute nothing, as of a
-    dump, or nothing but values that torch leaves unset, leave nothing to compare.
+    dump, or, beside others, nothing but values that torch leaves unset, leave nothing to compare.
     """
     astray: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -237,11 +239,12 @@ def _of_results_alone(rows: Sequence[Row], inheriting: Sequence[Row], lineage: L
     """The same where only the graphs tell, of which a result may lie anywhere by noise that is enlarged: one departs
     where it has NaN or inf on one side alone, or what it is made of departs although it reads the same."""
     results = [row for row in inheriting if lineage.is_result(row.graph, row.fx_node)]
+    named = {(row.graph, row.fx_node): row for row in rows}
     for row in inheriting:
-        is_lost = _has_finding(row)
-        if is_lost or _departs_on_the_same(row, rows):
+        departs = _departs_on_the_same(row, named)
+        if departs or _has_finding(row):
             reached = (r for r in results if r is row or lineage.leads_to(row.graph, row.fx_node, r.fx_node))
-            result = next((r for r in reached if _has_finding(r) or not is_lost), None)
+            result = next((r for r in reached if departs or _has_finding(r)), None)
             if result is not None:
                 return _enlarged(row, f"output or gradient {result.fx_node} departs", lineage, rows)
     return None
@@ -297,7 +300,7 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
     assert row.inherited is not None
     apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
     why = ""
-    if row.local and _reads_the_same(row, rows):
+    if row.local and _reads_the_same(row, {(each.graph, each.fx_node): each for each in rows}):
         why = (
             ", though right where it runs alone on the same operands: a zero that it reads has the other sign, or "
             "behind the nodes that make these ONNX Runtime computes it otherwise (dort-compare bisect says why)"
@@ -313,16 +316,18 @@ def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row])
     )
 
 
-def _reads_the_same(row: Row, rows: Sequence[Row]) -> bool:
+def _reads_the_same(row: Row, named: Named) -> bool:
     """Whether all that a value is computed of is in ONNX Runtime what it is in torch, but for the signs of zeros."""
-    read = [each for each in rows if each.graph == row.graph and each.fx_node in row.operands]
+    read = [named[row.graph, name] for name in row.operands if (row.graph, name) in named]
     return bool(read) and all(each.inherited is not None and each.inherited.equal for each in read)
 
 
-def _departs_on_the_same(row: Row, rows: Sequence[Row]) -> bool:
+def _departs_on_the_same(row: Row, named: Named) -> bool:
     """Whether a value departs by more than its op may err, where all that it reads is the same."""
-    gap = row.inherited.max_abs if row.inherited else None
-    return gap is not None and row.local is not None and gap > (row.noise_floor or 0.0) and _reads_the_same(row, rows)
+    if row.inherited is None or row.local is None:
+        return False
+    departs = row.inherited.finding or (row.inherited.max_abs or 0) > (row.noise_floor or 0.0)
+    return bool(departs) and _reads_the_same(row, named)
 
 
 def _outcome_reason(row: OutcomeRow) -> str:

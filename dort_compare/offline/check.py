@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from dort_compare.align.regions import values_by_region
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.reader import Device
-from dort_compare.errors import DumpError
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
@@ -25,8 +23,6 @@ from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.graph_run import EngineName, check_engine
-
-_LOG = logging.getLogger("dort_compare.offline")
 
 
 def check(
@@ -46,8 +42,7 @@ def check(
     or "reference" for the ONNX reference evaluator. ``provider`` is "cpu" or "cuda", ``memory`` (in MiB) and
     ``repeats`` are those of ``compare``.
 
-    Raises DumpError for a dump or model that cannot be read, or run where no graph before it departs; UsageError for a
-    wrong call.
+    Raises DumpError for a dump or model that cannot be read or run, UsageError for a wrong call.
     """
     effort = Effort(memory, repeats)
     check_engine(engine)
@@ -57,14 +52,9 @@ def check(
         refuse_unloadable(run, other or each.file("onnx"))
     rows: list[Row] = []
     for each, run in runs:
-        try:
-            with running(title(each, other)), Waiting() as waiting:
-                rows += _rows(run, each.name, effort, waiting, is_ours=other is None)
-        except DumpError as problem:
-            if not any(row.status == "diverges" for row in rows):
-                raise
-            _LOG.warning("%s; it read what a graph that departs has handed on", problem)
-            break
+        is_behind = any(row.status == "diverges" for row in rows)
+        with running(title(each, other)), Waiting() as waiting:
+            rows += _rows(run, each.name, effort, waiting, is_ours=other is None, is_behind=is_behind)
     identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
     verdict, causes = judge(rows, (), Lineage([run for _, run in runs]))
@@ -79,13 +69,14 @@ def check(
     )
 
 
-def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours: bool) -> list[Row]:
+def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours: bool, is_behind: bool) -> list[Row]:
     """The rows of one graph, with pictures. A model that is not ours may have one node for several of its calls, and
     names for other values that are ours: once that shows, they tell nothing."""
     while True:
         pictures, contents = Pictures(), Contents(frozenset() if is_ours else named_alike(run.onnx_model))
         stands = None if is_ours else values_by_region(run.graph_module, run.onnx_model)
-        passing = graph_rows(run, effort.memory, effort.repeats, (pictures.see, contents.see), stands)
+        watches = pictures.see, contents.see
+        passing = graph_rows(run, effort.memory, effort.repeats, watches, stands, is_behind=is_behind)
         found = pictures.on(waiting.each(f"values of {name}", passing, run.calls))
         others = misnamed(run, found, contents)
         if not others:

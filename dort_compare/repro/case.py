@@ -10,9 +10,11 @@ import torch
 from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
+from dort_compare.align.provenance import OnnxValue
 from dort_compare.dtypes import is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.measure.distance.metrics import deviation, distance
+from dort_compare.measure.judging import rounds_between
 from dort_compare.measure.noise.extremes import has_same_extremes, scale_but_for_extremes
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
@@ -86,7 +88,8 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
     Raises UsageError for a name that the graph has no call of, or one that no ONNX value stands for.
     """
     call = _call(run, fx_node)
-    stands = {name: value.name for name, value in values_of_fx_nodes(run.onnx_model).items() if not value.opaque}
+    values = {name: value for name, value in values_of_fx_nodes(run.onnx_model).items() if not value.opaque}
+    stands = {name: value.name for name, value in values.items()}
     results = {stands[node.name]: node for node in _results(call) if node.name in stands}
     if not results:
         raise UsageError(f"no ONNX value stands for {call.name} of graph {run.index}; choose another node")
@@ -108,7 +111,9 @@ def case_of(run: GraphRun, fx_node: str) -> Case:
         made: Mapping[str, torch.Tensor] | str = parts.run(nodes, list(results), operands)[0]
     except ExecutionError as problem:
         made = str(problem)
-    found = [_result(name, steps[node], _replay(node, chains[node], steps), made) for name, node in results.items()]
+    found = [
+        _result(values[node.name], steps[node], _replay(node, chains[node], steps), made) for node in results.values()
+    ]
     model = cut_out(run.onnx_model, nodes, operands, {result.name: result.expected for result in found})
     names = [name for name, _ in run.providers]
     return Case(Provenance.of(call, run.phase), model, operands, found, names)
@@ -148,15 +153,16 @@ def _replay(node: fx.Node, chain: Sequence[fx.Node], steps: Mapping[fx.Node, Ste
     return Replay({name: value for name, value in values.items() if name not in made}, chain)
 
 
-def _result(name: str, step: Step, replay: Replay, made: Mapping[str, torch.Tensor] | str) -> Result:
-    expected = as_fed(step.value)
+def _result(onnx_value: OnnxValue, step: Step, replay: Replay, made: Mapping[str, torch.Tensor] | str) -> Result:
+    name, expected = onnx_value.name, as_fed(step.value)
     exact = replay.value(step.node, in_float64=True) if expected.is_floating_point() else None
     exact = exact if exact is not None and exact.shape == expected.shape else None
     scale = scale_but_for_extremes(expected) if expected.is_floating_point() else 0.0
     floor = rounding(expected.dtype) * scale
     if isinstance(made, str):
         return Result(name, expected, exact, None, floor, made)
-    error = local_error(replay, step.node, expected, made[name], distance(expected, made[name]))
+    whole, rounds = distance(expected, made[name]), rounds_between(onnx_value)
+    error = local_error(replay, step.node, expected, made[name], whole, rounds_between=rounds)
     is_open = error.is_noise and not expected.is_floating_point() and not error.distance.equal
     among = None if error.is_noise else error.among
     noise = max(0.0, floor, error.noise_floor) if among is None else error.noise_floor

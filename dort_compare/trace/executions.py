@@ -133,11 +133,16 @@ def executions(
 def _number(executed: Executed) -> Iterator[Executed]:
     """A number that torch has made symbolic, as a 0-d tensor, where ONNX Runtime has another; sizes that are right are
     no values of the model."""
-    step = executed.step
-    expected = as_fed(step.value)
-    held = (each for each in (executed.own, *executed.local))
-    if not all(isinstance(each, torch.Tensor) and torch.equal(each, expected) for each in held):
-        yield replace(executed, step=replace(step, value=expected, exact=as_fed(step.exact)))
+    step, expected = executed.step, as_fed(executed.step.value)
+    own = None if executed.own is None else executed.own.cpu()
+    local = [each.cpu() if isinstance(each, torch.Tensor) else each for each in executed.local]
+    if not all(_is_number(each, expected) for each in (own, *local)):
+        number = replace(step, value=expected, exact=as_fed(step.exact))
+        yield replace(executed, step=number, own=own, local=local)
+
+
+def _is_number(held: object, expected: torch.Tensor) -> bool:
+    return isinstance(held, torch.Tensor) and held.dtype == expected.dtype and torch.equal(held, expected)
 
 
 def _coarse_inputs(parts: Parts, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.dtype]:

@@ -185,8 +185,8 @@ def test_the_inputs_of_a_dump_are_named_where_random_ones_were_taken(capsys, tmp
     assert (status, "--inputs" in out) == (0, False)
     beside = tmp_path / "good.inputs.safetensors"
     save_file({"x": np.ones((4, 8), np.float32)}, beside)
-    assert run(capsys, good, good)[1].splitlines()[-1] == f"on random inputs; those of the dump: --inputs {beside}"
-    assert "random" not in run(capsys, good, good, "--inputs", beside)[1]
+    assert run(capsys, good, good)[1].splitlines()[-1] == f"the inputs of the dump: --inputs {beside}"
+    assert "--inputs" not in run(capsys, good, good, "--inputs", beside)[1]
     text = "agraph (float[4, 8] x, float[8] w1, float[8] w2) => (float[4, 8] y) { h = Mul(x, w1) y = Add(h, w2) }"
     held = "agraph (float[4, 8] x) => (float[4, 8] y) { h = Mul(x, v1) y = Add(h, v2) }"
     one, other = (

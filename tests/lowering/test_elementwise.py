@@ -256,3 +256,5 @@ def test_parameters_of_activations_may_be_symbolic() -> None:
 def test_nothing_is_divided_by_a_number_that_is_zero(name: str) -> None:
     target, x = getattr(aten, name).Scalar, torch.arange(0).view(0, 1)
     assert torch.equal(on_onnx_runtime(target, x, 0), target(x, 0))
+    tensor = aten.floor_divide.default if name == "floor_divide" else getattr(aten, name).Tensor
+    assert torch.equal(on_onnx_runtime(tensor, x, torch.tensor([0])), tensor(x, torch.tensor([0])))

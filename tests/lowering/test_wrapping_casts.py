@@ -10,6 +10,15 @@ import torch
 from torch import Tensor
 
 NARROW = (torch.int32, torch.int16, torch.int8, torch.uint8)
+VANISHING: dict[str, Callable[[Tensor], Tensor]] = {
+    "clone": lambda x: x.clone(),
+    "plus 0": lambda x: x + 0,
+    "times 1": lambda x: x * 1,
+    "a cat of one": lambda x: torch.cat([x]),
+    "expand": lambda x: x.expand(len(x)),
+    "view": lambda x: x[None].squeeze(0).view(-1),
+    "slice": lambda x: x[0:],
+}
 FLOATS = (torch.float64, torch.float32, torch.bfloat16)
 NUMBERS = torch.tensor([0.0, 1.5, -1.5, 200.7, -70000.0, 3e9, -3e9, 1e12, -1e15, 2.0**62])
 SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -28,6 +37,22 @@ def test_an_integer_cut_from_a_float_wraps_around(dtype: torch.dtype, narrow: to
 
     x = NUMBERS.to(dtype)
     assert torch.equal(torch.compile(cut, backend="dort")(x), cut(x))
+
+
+@pytest.mark.parametrize("name", VANISHING)
+def test_what_changes_nothing_between_the_casts_changes_nothing(name: str) -> None:
+    def cut(x: Tensor) -> Tensor:
+        return VANISHING[name](x.long()).int()
+
+    assert torch.equal(torch.compile(cut, backend="dort")(NUMBERS), cut(NUMBERS))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32], ids=str)
+def test_integers_without_a_sign_wrap_around(dtype: torch.dtype) -> None:
+    def cut(x: Tensor) -> Tensor:
+        return x.long().to(dtype).long()
+
+    assert torch.equal(torch.compile(cut, backend="dort")(NUMBERS), cut(NUMBERS))
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)

@@ -22,6 +22,12 @@ READERS: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {
     aten.signbit.default: lambda zero, x: torch.where(torch.signbit(zero), x, -x),
     aten.reciprocal.default: lambda zero, x: 1 / zero,
 }
+HIDING: dict[str, Callable[[Tensor], Tensor]] = {
+    "atan": torch.atan,
+    "tanh": torch.tanh,
+    "clamp": lambda x: x.clamp(-5, 5),
+}
+"""What makes finite numbers of infinities."""
 X = torch.linspace(-2, 2, 9)
 
 
@@ -49,3 +55,13 @@ def test_what_reads_a_lost_sign_departs(reader: Any, tmp_path: Path, monkeypatch
 def test_signs_that_are_kept_agree(reader: Any, tmp_path: Path) -> None:
     found = compare(read_by(reader), (X,), dump=tmp_path / "dump")
     assert (found.verdict, check(tmp_path / "dump").verdict) == ("agree", "agree")
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_infinities_that_a_lost_sign_has_turned_are_seen_behind_what_hides_them(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_lost_signs(monkeypatch)
+    found = compare(Of(lambda x: HIDING[name](1 / x.ceil())), (X,), dump=tmp_path / "dump")
+    for report in (found, check(tmp_path / "dump")):
+        assert [cause.target for cause in report.causes] == ["aten.reciprocal.default"]

@@ -64,3 +64,4 @@ def test_a_wrong_size_that_stops_the_backward_graph_is_the_cause(
     for report in (found, check(tmp_path / "dump")):
         assert report.verdict == "diverge"
         assert [cause.target for cause in report.causes] == ["operator.floordiv"]
+        assert report.rows[-1].reason == "torch refuses what a graph that departs has handed on"

@@ -23,16 +23,18 @@ def _number(op: Builder, value: float) -> ir.Value:
 
 
 def _norm(op: Builder, differences: ir.Value, p: float) -> ir.Value:
-    """The p-norm along the last dimension."""
+    """The p-norm along the last dimension. Torch's kernels for CUDA count NaN as any difference where p is 0, and pass
+    over it where p is infinite."""
     size = op.Abs(differences)
     if p == 0:
         differs = op.cast(op.Not(op.Equal(size, _number(op, 0))), opmath(op.result.dtype))
-        return op.ReduceSum(op.Where(op.IsNaN(size), size, differs), [-1], keepdims=0)
+        return op.ReduceSum(differs if op.on_cuda else op.Where(op.IsNaN(size), size, differs), [-1], keepdims=0)
     if p == 1:
         return op.ReduceSum(size, [-1], keepdims=0)
     if p == 2:
         return op.Sqrt(op.ReduceSum(op.Mul(size, size), [-1], keepdims=0))
     if p == math.inf:
+        size = _without_nan(op, size) if op.on_cuda else size
         return extreme(op, "ReduceMax", size, -1, False, op.result.ndim + 1)
     return op.Pow(op.ReduceSum(op.Pow(size, _number(op, p)), [-1], keepdims=0), _number(op, 1 / p))
 
@@ -65,7 +67,11 @@ def cdist(op: Builder, x1: ir.Value, x2: ir.Value, p: float, compute_mode: int |
     if is_empty(x1, op.result):
         return op.Expand(_number(op, 0), op.dims(list(op.result.shape)))
     differences = _all_differences(op, x1, x2)
-    return _norm(op, op.Where(op.IsNaN(differences), 0, differences) if p == math.inf else differences, p)
+    return _norm(op, _without_nan(op, differences) if p == math.inf else differences, p)
+
+
+def _without_nan(op: Builder, x: ir.Value) -> ir.Value:
+    return op.Where(op.IsNaN(x), 0, x)
 
 
 def _all_differences(op: Builder, x1: ir.Value, x2: ir.Value) -> ir.Value:

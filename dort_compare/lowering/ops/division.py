@@ -55,10 +55,10 @@ def _modulus(op: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _without_minus_one(op: Builder, y: ir.Value) -> ir.Value:
-    """1 in place of -1, by which the smallest integer cannot be divided: the processor traps; and of one number by
-    which nothing is divided: if it is 0, ONNX Runtime refuses it."""
-    if is_empty(op.result) and y.shape is not None and not len(y.shape):
-        return op.const(1, dtype_of(y))
+    """1 in place of -1, by which the smallest integer cannot be divided: the processor traps; and of 0 where nothing is
+    divided, which ONNX Runtime refuses all the same."""
+    if is_empty(op.result):
+        y = op.Where(op.Equal(y, 0), 1, y)
     return op.Where(op.Equal(y, -1), 1, y)
 
 

@@ -106,9 +106,8 @@ def gather(op: Builder, x: ir.Value, dim: int, index: ir.Value, sparse_grad: boo
         return _picked(op, x, dim, refusing_negative(op, op.Reshape(slices, [-1])))
     places = refusing_negative(op, index)
     if shape_of(x) and shape_of(index):
-        return op.GatherElements(
-            x, op.cast(places, torch.int64), axis=dim % len(shape_of(x))
-        )  # ONNX's evaluator errs at -1
+        # ONNX's evaluator errs at -1
+        return op.GatherElements(x, op.cast(places, torch.int64), axis=dim % len(shape_of(x)))
     picked = op.Gather(op.Reshape(x, [-1]), op.Reshape(places, [-1]), axis=0)
     return op.Reshape(picked, op.Shape(index))
 

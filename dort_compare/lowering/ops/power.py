@@ -168,11 +168,11 @@ def _one_over_two_to(op: Builder, exponent: ir.Value) -> ir.Value:
 def ldexp(op: Builder, x: ir.Value, exponent: ir.Value) -> ir.Value:
     """ldexp.Tensor(Tensor self, Tensor other) -> Tensor
 
-    A float x is moved by an integer exponent in its own dtype, whatever 2^other is; else it is x 2^other, the power in
-    the dtype that torch gives it: float32, or that of a floating ``other``.
+    A float x is moved by an integer exponent, in int32, in its own dtype, whatever 2^other is; else it is x 2^other,
+    the power in the dtype that torch gives it: float32, or that of a floating ``other``.
     """
     if fake_of(x).dtype.is_floating_point and not fake_of(exponent).dtype.is_floating_point:
-        return _moved_by(op, x, op.cast(exponent, torch.int64))
+        return _moved_by(op, x, op.cast(op.cast(exponent, torch.int32), torch.int64))
     dtype = torch.result_type(2.0, fake_of(exponent))
     two_to = op.Pow(op.const(2, opmath(dtype)), op.cast(exponent, opmath(dtype)))
     return mul(op, x, op.cast(two_to, dtype))

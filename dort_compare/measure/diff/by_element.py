@@ -39,7 +39,7 @@ def far_smaller(sides: tuple[Side, Side], paired: Paired, met: Met, value: torch
 
 def _inner_magnitude(side: Side, met: Met) -> torch.Tensor | None:
     """The product of the operands of each element, where those below 1 count as 1, as it is shown; None where one is
-    not at hand or they do not broadcast. `noise.inner_magnitude` is that of an FX node."""
+    not at hand. `noise.inner_magnitude` is that of an FX node."""
     node = side.node(met.pair.second)
     names = [name for name in node.operands if name] if node else []
     constants = {name: constant(side.flow, name) for name in names if name in side.flow.constants}
@@ -47,7 +47,4 @@ def _inner_magnitude(side: Side, met: Met) -> torch.Tensor | None:
     if any(name not in at_hand for name in names):
         return None
     sizes = [at_hand[name].float().abs().nan_to_num(1.0).clamp(min=1) for name in names]
-    try:
-        return side.shown(met.pair.second, functools.reduce(torch.mul, sizes))
-    except RuntimeError:
-        return None
+    return side.shown(met.pair.second, functools.reduce(torch.mul, sizes))

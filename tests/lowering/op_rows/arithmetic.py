@@ -77,6 +77,7 @@ def shifts(dtype: torch.dtype) -> Iterable[Sample]:
         ends = torch.tensor([limits.smallest_normal, limits.max, 0.0, math.inf, math.nan, -limits.tiny], dtype=dtype)
         bits = int(-2 * math.log2(limits.tiny))
         yield case(ends, torch.tensor([bits, -bits, 2**20, -(2**31), 4, -3]))
+        yield case(new(dtype, 3), torch.tensor([2**33, 2**32 + 1, -(2**31) - 1]))
 
 
 SUMS = (
