@@ -122,7 +122,7 @@ def judge(
     before_onnx = () if departure is None else (departure,)
     if astray or before_onnx:
         in_order = sorted(astray.values(), key=lambda row: not row.is_unstable)
-        return "diverge", (*(_of_all(rows, lineage) for rows in _by_shared_nodes(in_order)), *before_onnx)
+        return "diverge", (*(_of_all(group, lineage) for group in _by_shared_nodes(in_order)), *before_onnx)
     result = _of_results(rows, outcome, lineage)
     if result is not None:
         return "diverge", (result,)
@@ -139,15 +139,17 @@ def judge(
 
 
 def _by_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows in groups: one is with the first of those before it that an ONNX node of its own also makes."""
+    """The rows in groups, of which the first in each shares an ONNX node with every other."""
     groups: list[list[Row]] = []
+    group_of: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
-        own = set(row.onnx_nodes)
-        group = next((g for g in groups if g[0].graph == row.graph and own.intersection(g[0].onnx_nodes)), None)
+        nodes = [(row.graph, name) for name in row.onnx_nodes]
+        group = next((group_of[node] for node in nodes if node in group_of), None)
         if group is None:
-            groups.append([row])
-        else:
-            group.append(row)
+            group = []
+            groups.append(group)
+            group_of.update(dict.fromkeys(nodes, group))
+        group.append(row)
     return groups
 
 
