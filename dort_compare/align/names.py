@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
 _WORD = re.compile(r"[a-zA-Z]+|\d+")
 
 
-def by_name(names: Iterable[str], others: Iterable[str]) -> dict[str, str]:
+def by_name(names: Sequence[str], others: Sequence[str]) -> dict[str, str]:
     """By name, the other that shares more of its words than any else does, on either side, as ``fc1.weight`` of
     ``p_fc1_weight`` does; the last of both belong together. Who is not told apart so is left out."""
-    left, free = {name: _words(name) for name in names}, {other: _words(other) for other in others}
+    words = {each: _words(each) for each in (*names, *others)}
+    shares = {name: {other: _shared(words[name], words[other]) for other in others} for name in names}
     found: dict[str, str] = {}
-    while left and free:
+    while True:
+        left, free = set(names) - found.keys(), set(others) - set(found.values())
+        if not left or not free:
+            return found
         if len(left) == len(free) == 1:
             return found | dict(zip(left, free, strict=True))
-        others_of = {
-            name: _only_best({other: _shared(words, free[other]) for other in free}) for name, words in left.items()
-        }
-        names_of = {
-            other: _only_best({name: _shared(left[name], words) for name in left}) for other, words in free.items()
-        }
+        others_of = {name: _only_best({other: shares[name][other] for other in free}) for name in left}
+        names_of = {other: _only_best({name: shares[name][other] for name in left}) for other in free}
         clear = {name: other for name, other in others_of.items() if other is not None and names_of[other] == name}
         if not clear:
-            break
+            return found
         found |= clear
-        left = {name: words for name, words in left.items() if name not in clear}
-        free = {other: words for other, words in free.items() if other not in clear.values()}
-    return found
 
 
 def _only_best(shares: Mapping[str, float]) -> str | None:
