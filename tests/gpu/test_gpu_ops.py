@@ -24,6 +24,8 @@ CUDA = SessionSettings(("cuda", "cpu"))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool)
 NOT_THE_CPUS = {
     "aten._to_copy.default": "of what an integer cannot hold, CUDA makes another number than the CPU",
+    "aten._cdist_forward.default": "CUDA's kernels take NaN otherwise than the CPU's",
+    "aten._pdist_forward.default": "CUDA's kernels take NaN otherwise than the CPU's",
     "aten.index_put.default": "of two writes to one place, either may win on CUDA",
 }
 QUANTIZED = (

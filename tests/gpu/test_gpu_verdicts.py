@@ -49,6 +49,18 @@ def test_a_family_agrees(name: str, precision: str) -> None:
     assert not report.fallbacks
 
 
+class Halved(nn.Module):
+    """Computes with its number of rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(0) / (x.shape[0] // 2)
+
+
+def test_numbers_that_torch_keeps_symbolic_are_compared_on_the_cpu() -> None:
+    report = compare(Halved(), (torch.randn(7, 3, device="cuda"),), dynamic=True, provider="cuda")
+    assert report.verdict == "agree", str(report)
+
+
 class Attention(nn.Module):
     """Attention by one of torch's kernels."""
 
