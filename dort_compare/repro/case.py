@@ -53,17 +53,17 @@ class Result:
         """Whether one of the two values is wrong, as the script that is shipped judges."""
         if self.value is None or self.value.shape != self.expected.shape or self.value.dtype != self.expected.dtype:
             return True
-        judged = [each[self.among] if self.among is not None else each for each in (self.expected, self.value)]
-        found = distance(*judged)
+        value = self.judged(self.value)
+        found = distance(self.judged(self.expected), value)
         if self.is_open or (found.max_abs is not None and not found.finding and found.max_abs <= self.noise_floor):
             return False
-        return self.torch_departs or not self._is_near_float64(judged[1])
+        exact = None if self.exact is None else self.judged(self.exact)
+        is_near = exact is not None and has_same_extremes(exact, value) and deviation(exact, value) <= self.noise_floor
+        return self.torch_departs or not is_near
 
-    def _is_near_float64(self, value: torch.Tensor) -> bool:
-        if self.exact is None:
-            return False
-        exact = self.exact if self.among is None else self.exact[self.among]
-        return has_same_extremes(exact, value) and deviation(exact, value) <= self.noise_floor
+    def judged(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What the noise floor is said of, of a tensor of the shape of the result."""
+        return tensor if self.among is None else tensor[self.among]
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,9 @@ def _measured(result: Result) -> str:
         return f"{name} ({shape}): {printable(str(result.error))}."
     found = distance(result.expected, result.value).between("torch", "ONNX")
     apart = found.finding or f"largest |torch - onnx| is {found.max_abs:.3g}"
-    if result.among is not None and result.value is not None:
-        departing = distance(result.expected[result.among], result.value[result.among])
-        apart += f"; of {int(result.among.sum())} elements for which the others are no measure, {departing.max_abs:.3g}"
+    if result.among is not None:
+        departing = distance(result.judged(result.expected), result.judged(result.value))
+        apart += f"; of {departing.numel} elements for which the others are no measure, {departing.max_abs:.3g}"
     judged = "; it is torch that departs" if result.torch_departs else "; both are right" if result.is_open else ""
     return f"{name} ({shape}): {apart}, of which {result.noise_floor:.3g} would be noise{judged}."
 
