@@ -23,6 +23,7 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
     "blocks": (BLOCKS, [*BLOCKS], [*reversed(BLOCKS.values())]),
     "the same": ({name: name for name in BLOCKS.values()}, [*BLOCKS.values()], [*BLOCKS.values()]),
     "numbers alone": ({}, ["arg1_1", "arg4_1"], ["1.bias", "0.bias"]),
+    "other numbers alone": ({}, ["arg0_3", "arg1_7"], ["3.bias", "7.bias"]),
     "one word that two have": ({}, ["arg_bias", "x"], ["0.bias", "1.bias"]),
     "one left for two": ({"b_bias": "b.bias"}, ["a_1", "b_bias"], ["b.bias"]),
     "nothing": ({}, ["a"], []),
