@@ -429,7 +429,7 @@ class Convolved(nn.Module):
 @pytest.fixture
 def with_avx512(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Where products are large from 64 operations on, and gradients of convolutions from 64 elements on."""
-    for name, value in {"HAS_AVX512": True, "MANY": 64, "LARGE": 64}.items():
+    for name, value in {"HAS_AVX512": True, "IS_INTEL": True, "MANY": 64, "LARGE": 64}.items():
         monkeypatch.setattr(slow_products, name, value)
     return monkeypatch
 
@@ -455,6 +455,16 @@ def test_large_products_of_training_are_left_on_processors_with_avx512(
     right = gradients(model, model, inputs)
     torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
     assert products(made) == ["convolution_backward"]  # that of 1 x 1
+
+
+def test_gradients_of_convolutions_alone_are_left_on_other_processors_than_intels(
+    made: list[set[str]], with_avx512: pytest.MonkeyPatch
+) -> None:
+    with_avx512.setattr(slow_products, "IS_INTEL", False)
+    model, inputs = network()
+    right = gradients(model, model, inputs)
+    torch.testing.assert_close(gradients(torch.compile(model, backend="dort"), model, inputs), right)
+    assert products(made) == ["addmm", "convolution_backward", *["mm"] * 5]
 
 
 @pytest.mark.parametrize("how", ["small", "in float64", "without avx512", "inference"])
