@@ -4,9 +4,9 @@
 
 Every line is a training step of a small network, float32: two linear layers around a GELU, or convolutions around a
 SiLU; compiled as it is by default, which on processors with AVX-512 leaves large gradients of convolutions to torch,
-and large products of matrices on those of Intel, and with `fallback=False`, which leaves nothing. Eager and the two take
-turns on the CPU, after the gradients of all have been held against those of float64. A ratio is the median of the ratios
-within a round: above 1, leaving takes less time. Where nothing is large, both are the same.
+and large products of matrices on those of Intel, and with `fallback=False`, which leaves nothing. Eager and the two
+take turns on the CPU, after the gradients of all have been held against those of float64. A ratio is the median of the
+ratios within a round: above 1, leaving takes less time. Where nothing is large, both are the same.
 """
 
 from __future__ import annotations
