@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from dort_compare.dtypes import HALF, is_floating_tensor
+from dort_compare.dtypes import HALF, in_parts, is_floating_tensor
 from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
@@ -32,7 +33,11 @@ computed and so near its thresholds, many show how far errors grow."""
 
 
 def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
-    """A ``run_watched`` that shakes, the same way for the same seed and order of runs.
+    """A ``run_watched`` that shakes, the same way for the same seed.
+
+    An op rounds the same operands the same way, as kernels do: what a backward graph computes again is what forward has
+    computed, and a maximum saved there is still one of the elements.
+
 
     Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
@@ -49,7 +54,7 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
     share = _SHARES[seed % len(_SHARES)]
-    results, before = (_Chance(torch.Generator().manual_seed(each), share, roundings) for each in (seed, ~seed))
+    results, before = (_Chance(each, share, roundings) for each in (seed, ~seed))
     return functools.partial(_run, results, before)
 
 
@@ -57,9 +62,14 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
 class _Chance:
     """Draws by how many roundings a value moves."""
 
-    generator: torch.Generator
+    seed: int
     share: float
     roundings: float
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def begin(self, call: int) -> None:
+        """Draws for one call from here on, known by a number."""
+        self.generator.manual_seed(hash((self.seed, call)))
 
     def steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
         """How far each element moves, up or down, in roundings: up to ``width`` of the size that ours have where chance
@@ -88,6 +98,9 @@ class _Shaken(Watched):
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        call = _number(target, (args, kwargs))
+        for chance in (self.chance, self.chance_before):
+            chance.begin(call)
         dim = sorted_dim(self.node)
         if dim is not None:
             found = in_order(self._order(args[0], dim), target, dim, args, kwargs)
@@ -175,6 +188,18 @@ class _Shaken(Watched):
         return _moved(exact, traced.dtype, held, 1 if traced.dtype in HALF else width, self.chance)
 
 
+def _number(target: Any, operands: Any) -> int:
+    """The same for calls of one op on the same tensors."""
+    tensors = [each for each in pytree.tree_leaves(operands) if isinstance(each, torch.Tensor)]
+    return hash((zlib.crc32(str(target).encode()), *map(_digest, tensors)))
+
+
+def _digest(tensor: torch.Tensor) -> int:
+    value = in_parts(tensor)
+    whole = value.view(torch.uint8) if value.is_floating_point() and value.itemsize == 1 else value
+    return int(torch.hash_tensor(whole).item())
+
+
 def _held(target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[_Held]:
     """Which elements of each of the ``exact`` results the dtype holds that was traced."""
     dtypes = [*map(_dtype, traced)]
@@ -243,8 +268,10 @@ def _where_inexact(exact: Any, again: Any, traced: Any, held: _Held, of_integers
 
 
 def _is_integer(operand: Any) -> bool:
-    is_inexact = isinstance(operand, torch.Tensor) and operand.is_floating_point()
-    return not is_inexact or torch.equal(operand, operand.round())
+    if not is_floating_tensor(operand):
+        return True
+    wide = operand.double()  # torch rounds nothing of 8 bits
+    return torch.equal(wide, wide.round())
 
 
 def _chooses(exact: Any, again: Any) -> bool:

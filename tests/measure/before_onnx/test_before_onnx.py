@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._decomp import decomposition_table
+from torch.nn import functional as F
 from torch.torch_version import TorchVersion
 
 from dort_compare import Report, compare
@@ -508,6 +509,44 @@ def test_a_gradient_that_cancels_to_nothing_in_torch_is_noise_elsewhere() -> Non
     for seed in (18, 22, 29):  # with others torch's is no zero
         torch.manual_seed(seed)
         assert_clean(compare(Edges(), (torch.randn(5, 4), *ends), backward=True))
+
+
+class GraphAttention(nn.Module):
+    """Each node attends to those with an edge to it, steeply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.source, self.target = nn.Parameter(torch.randn(4, 4) / 2), nn.Parameter(torch.randn(4, 4) / 2)
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        heads = self.linear(x).unflatten(-1, (4, 4))
+        scores = (heads * self.source).sum(-1)[source] + (heads * self.target).sum(-1)[target]
+        scores, zeros = 30 * F.leaky_relu(scores, 0.2), torch.zeros(len(x), 4)
+        places = target[:, None].expand_as(scores)
+        shares = (scores - zeros.scatter_reduce(0, places, scores, "amax", include_self=False)[target]).exp()
+        shares = shares / zeros.scatter_add(0, places, shares)[target]
+        return x + F.elu(torch.zeros_like(heads).index_add(0, target, shares[..., None] * heads[source]).flatten(1))
+
+
+class GraphNetwork(nn.Module):
+    """Three layers of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(GraphAttention() for _ in range(3))
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, source, target)
+        return x.logsumexp(-1)
+
+
+@pytest.mark.parametrize("seed", [1, 6, 8])
+def test_the_gradient_of_a_maximum_that_backward_computes_again_scatters_and_is_noise(seed: int) -> None:
+    torch.manual_seed(seed)
+    source, target = torch.randint(60, (400,)), torch.cat([torch.arange(60), torch.randint(60, (340,))])
+    assert_clean(compare(GraphNetwork(), (torch.randn(60, 16), source, target), backward=True))
 
 
 CANCELLING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
