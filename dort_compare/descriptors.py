@@ -48,7 +48,7 @@ def _given(node: fx.Node) -> Role:
     source = getattr(argument, "source", None)
     if argument is None or source is None or not argument.is_tensor:
         return Role("input")
-    name = plain_source(source.name if isinstance(source.name, str) else source.name())
+    name = plain_source(source.name)
     if "._parameters[" in name or isinstance(argument.example, nn.Parameter):
         return Role("parameter", dotted_path(name))
     return Role("buffer" if "._buffers[" in name else "input", dotted_path(name))

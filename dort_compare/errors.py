@@ -141,6 +141,12 @@ def out_of_memory(problem: BaseException) -> str:
     return f"not enough memory{size}{where}: {_LESS}"
 
 
+def raise_if_short(problem: BaseException) -> None:
+    """Raises the ``problem`` again where it is that memory is short."""
+    if out_of_memory(problem):
+        raise problem
+
+
 @contextmanager
 def told(what: str) -> Iterator[None]:
     """What torch, onnx, numpy or ONNX Runtime raise over somebody else's file becomes a DumpError of one line.

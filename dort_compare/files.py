@@ -96,7 +96,10 @@ def _replaced(path: Path, text: str) -> bool:
         except OSError:
             return False
         partial.write_text(text, encoding="utf-8")
-        partial.chmod(path.stat().st_mode if path.exists() else 0o666 & ~_umask())
+        if path.exists():
+            partial.chmod(path.stat().st_mode)
+        else:
+            shared(partial)
         try:
             partial.replace(path)
         except OSError:
@@ -104,8 +107,20 @@ def _replaced(path: Path, text: str) -> bool:
     return True
 
 
+def shared(path: Path) -> None:
+    """Lets those read a file or folder, made for its owner alone, who may read what the process makes."""
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~_umask())
+
+
 def _umask() -> int:
     """The bits that new files have not; the system tells them only to who sets them."""
     found = os.umask(0o077)
     os.umask(found)
     return found
+
+
+def appear(written: Path, path: Path) -> None:
+    """Moves a file to ``path``, in the same file system. Raises FileExistsError where something is there, and
+    OSError."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    written.replace(path)

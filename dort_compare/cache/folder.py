@@ -69,7 +69,7 @@ def _files(folder: Path, names: re.Pattern[str]) -> Iterator[File]:
     for path in folder.iterdir():
         if not names.fullmatch(path.name) or path.is_symlink() or not path.is_file():
             continue
-        with suppress(FileNotFoundError):  # another process has just removed it
+        with suppress(FileNotFoundError, PermissionError):  # just removed by another process, or another user's
             found = path.stat()
             if _begins_like_ours(path, found.st_size):
                 yield File(path, found.st_mtime, found.st_size)

@@ -75,7 +75,7 @@ class Spec:
 
     def _drawn(self, generator: torch.Generator) -> torch.Tensor:
         if not self._is_inexact:
-            ends = int(self.low or 0), int(self.high or 2)
+            ends = int(self.low or 0), 2 if self.high is None else int(self.high)
             return torch.randint(*ends, self.sizes, generator=generator).to(self.dtype)
         wide = torch.complex64 if self.dtype.is_complex else torch.float32
         dtype = torch.promote_types(self.dtype, wide) if self.dtype.itemsize > 1 else wide

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 FORMS = {
     "json": "Write all of it as JSON.",
     "html": "Write one HTML file that shows all of it.",
-    "csv": "Write every value, output and gradient as CSV.",
-    "junit": "Write the verdict, modules, outputs and gradients as JUnit test cases.",
+    "csv": "Write every value, output, gradient and update as CSV.",
+    "junit": "Write the verdict, modules, outputs, gradients and updates as JUnit test cases.",
     "sarif": "Write the causes at their lines of source as SARIF, for code scanning.",
     "model_explorer": "Write node data for Model Explorer, which colour a dumped model.",
 }

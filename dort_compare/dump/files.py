@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from dort_compare.errors import DumpError
-from dort_compare.files import beside
+from dort_compare.files import appear, beside, shared
 
 
 def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = False) -> None:
@@ -20,11 +19,11 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
     """
     with writing(path), beside(path) as partial:
         write(partial)
-        partial.chmod(0o644)
+        shared(partial)
         if replace:
             partial.replace(path)
         else:
-            os.link(partial, path)
+            appear(partial, path)
 
 
 @contextmanager
@@ -74,6 +73,6 @@ class NewFiles:
         """Takes over a file from a folder beside. Raises DumpError as ``write_whole`` does."""
         path = self.folder / written.name
         with writing(path):
-            written.chmod(0o644)
-            os.link(written, path)
+            shared(written)
+            appear(written, path)
         self._added.append(path)

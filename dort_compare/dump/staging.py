@@ -12,6 +12,7 @@ from pathlib import Path
 from dort_compare.dump.reader import manifest_in
 from dort_compare.dump.writer import ENDINGS, MANIFEST
 from dort_compare.errors import DumpError
+from dort_compare.files import shared
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def _is_dump(folder: Path) -> bool:
 
 
 def _swap(stage: Path, folder: Path) -> None:
-    stage.chmod(0o755)
+    shared(stage)
     if not folder.exists():
         stage.rename(folder)
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 from dort_compare.files import write
 from dort_compare.measure.diff.value_rows import ValueRow
-from dort_compare.measure.diff.verdict import Cause, Findings
+from dort_compare.measure.diff.verdict import Cause, Findings, Unpaired
 from dort_compare.measure.verdict import Judgement
 from dort_compare.plain import readable
 from dort_compare.report.causes import tally
@@ -51,6 +51,10 @@ class Diff:
     @property
     def first_divergence(self) -> Cause | None:
         return self.findings.causes[0] if self.findings.causes else None
+
+    @property
+    def unpaired(self) -> tuple[Unpaired, ...]:
+        return self.findings.unpaired
 
     @property
     def rows(self) -> tuple[ValueRow, ...]:

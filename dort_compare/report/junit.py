@@ -1,8 +1,8 @@
 """A report as JUnit XML, which the pages of CI servers show.
 
-There is a test case for the verdict, for each module in each graph, for each output and gradient, and a skipped one for
-each graph break: their names stay the same from run to run, so that a server can tell since when one fails. Those of FX
-nodes count what came before.
+There is a test case for the verdict, for each module in each graph, for each output, gradient and update, and a skipped
+one for each graph break: their names stay the same from run to run, so that a server can tell since when one fails.
+Those of FX nodes count what came before.
 """
 
 from __future__ import annotations

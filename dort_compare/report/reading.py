@@ -119,7 +119,7 @@ def _wrong(row: Any, kinds: _Kinds) -> str | None:
     if name:
         return f"the {name} of a row are no list"
     floats = [value for key, value in row.items() if key == "noise_floor" or key.endswith("_vs_float64")]
-    for key in ("inherited", "local", "distance"):
+    for key in (name for name in ("inherited", "local", "distance") if name in kinds):
         floats += [(row.get(key) or {}).get(number) for number in _NUMBERS]
     bad = [value for value in floats if not (value is None or value == "inf" or type(value) in (int, float))]
     return f"a number of a row is {str(bad[0])[:40]!r}" if bad else None

@@ -38,7 +38,7 @@ class Report:
         verdict: "agree" or "diverge".
         causes: every value that departs by itself, in order, or where an output begins to; none where all agrees.
         rows: one for every value of every graph, in order of execution.
-        outputs: one for every output and gradient of the whole model, against the plain, uncompiled one.
+        outputs: one for every output, gradient and update of the whole model, against the plain, uncompiled one.
         fallbacks: the FX nodes that ran in eager torch.
         graph_breaks: why torch.compile ended a graph before the end of the model, and where, once for each graph: what
             runs between graphs is eager torch, and is not compared.
@@ -133,7 +133,7 @@ class Report:
         write(path, csv_text(self))
 
     def to_junit(self, path: str | Path) -> None:
-        """Writes JUnit XML: a test case for the verdict, each module of each graph, each output and gradient.
+        """Writes JUnit XML: a test case for the verdict, each module of each graph, each output, gradient and update.
 
         Raises UsageError where it cannot be written.
         """
@@ -148,7 +148,7 @@ class Report:
         write(path, sarif_text(self))
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """A row for every value, output and gradient; ``report.records`` says what the columns hold.
+        """A row for every value, output, gradient and update; ``report.records`` says what the columns hold.
 
         Raises UsageError where pandas is not installed.
         """

@@ -42,7 +42,8 @@ class OutOfMemoryError(ExecutionError, torch.OutOfMemoryError):
 
 @dataclass(frozen=True)
 class Session:
-    """An ``InferenceSession`` with, on CUDA, torch's default stream, which its kernels run on.
+    """An ``InferenceSession`` with, on CUDA, the stream of torch that its kernels run on: the default one, or one
+    beside it.
 
     ``constants`` are inputs of the session that are the same in every run. ``read`` names the inputs that nodes read or
     the model returns, ``on_cpu`` those that kernels of CUDA read on the CPU.

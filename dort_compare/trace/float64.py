@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import is_floating_tensor
+from dort_compare.errors import raise_if_short
 from dort_compare.scalars import is_number, unbacked_symbols
 from dort_compare.trace.eager import Interpreter, Nested, reproducible
 from dort_compare.trace.fused_attention import PLAIN
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 
 
 REFUSALS = (RuntimeError, LookupError, ValueError, AssertionError)
-"""What torch's kernels raise, and operators that are written in Python."""
+"""What torch's kernels raise, and operators that are written in Python; a lack of memory too, which is no refusal."""
 _READ_AMISS = {aten.native_batch_norm_backward.default, aten.batch_norm_backward.default}
 """Of which torch's kernels for the CPU give other results where operands lie otherwise in memory: of a batch of one, a
 gradient that is a slice with channels last is taken for one that is contiguous."""
@@ -61,7 +62,8 @@ class Float64(Interpreter):
             return expected
         try:
             return self.run_node(node)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return expected
 
     def run_node(self, n: fx.Node) -> Any:
@@ -71,7 +73,8 @@ class Float64(Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
             return call_in_float64(target, args, kwargs)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return pytree.tree_map(_raised, self._in_its_own_dtype(target))
 
     def _in_its_own_dtype(self, target: Any) -> Any:

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import is_floating_tensor
+from dort_compare.errors import raise_if_short
 from dort_compare.provenance import attribute_of
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.eager import reproducible, runnable
@@ -69,7 +70,8 @@ class Replay:
         try:
             self._make_chain(in_float64)
             result = call(node)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return None
         finally:
             self._made = {}
@@ -97,7 +99,8 @@ class Replay:
         try:
             self._make_chain(in_float64=False)
             value = self._operand(argument) if isinstance(argument, fx.Node) else None
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return None
         finally:
             self._made = {}
@@ -108,7 +111,8 @@ class Replay:
         self._change = None
         try:
             args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return None
         return args, kwargs
 

@@ -12,10 +12,16 @@ import torch
 
 @contextmanager
 def seeded() -> Iterator[None]:
-    """Within it torch, numpy and Python draw the same numbers each time; what they draw afterwards does not change."""
+    """Within it torch, numpy and Python draw the same numbers each time; what they draw afterwards does not change.
+
+    GPUs are left alone while nothing has used them.
+    """
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(0)
+        if devices:
+            torch.cuda.manual_seed_all(0)
         random.seed(0)
         np.random.seed(0)
         try:

@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import HALF, in_parts, is_floating_tensor
+from dort_compare.errors import raise_if_short
 from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
@@ -109,7 +110,8 @@ class _Shaken(Watched):
             return super().call_function(target, args, kwargs)
         try:
             exact = call_in_float64(target, args, kwargs)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return super().call_function(target, args, kwargs)
         width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
         values, form = pytree.tree_flatten(exact)
@@ -140,7 +142,8 @@ class _Shaken(Watched):
         operands = (args, kwargs)
         try:
             again = pytree.tree_leaves(call_in_float64(target, *pytree.tree_map(self._jolted, operands)))
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return exact
         if target.overloadpacket.__name__.endswith("_backward"):
             return [*map(_where_cancelled, exact, again)]
@@ -157,7 +160,8 @@ class _Shaken(Watched):
         try:
             inside = self._in_float64 if torch.float64 in map(_dtype, traced) else self._in_float32
             again = by_definition(target, args, kwargs, inside)
-        except REFUSALS:
+        except REFUSALS as problem:
+            raise_if_short(problem)
             return exact
         if again is None:
             return exact
@@ -223,7 +227,8 @@ def _of_float32(target: Any, args: Any, kwargs: Any) -> list[Any] | None:
     operands = pytree.tree_map_only(torch.Tensor, _to_float32, (args, kwargs))
     try:
         return pytree.tree_leaves(call_in_float64(target, *operands))
-    except REFUSALS:
+    except REFUSALS as problem:
+        raise_if_short(problem)
         return None
 
 

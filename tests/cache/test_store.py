@@ -237,3 +237,19 @@ def test_the_default_folder_is_the_platforms(monkeypatch, cache_folder):
     monkeypatch.delenv(folder.FOLDER_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/where")
     assert folder.default_folder().name == "dort-compare"
+
+
+def test_what_another_user_keeps_there_is_none_of_ours(tmp_path, monkeypatch, caplog):
+    shared = Store(tmp_path)
+    shared.write(Entry(OTHER, "forward", 7, model()))
+    opened = Path.open
+
+    def refused(path, *arguments, **options):
+        if path.name == OTHER:
+            raise PermissionError(13, os.strerror(13))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    shared.write(ENTRY)
+    assert not caplog.records
+    assert [file.path.name for file in folder.entries(tmp_path)] == [KEY]

@@ -48,6 +48,7 @@ def test_ranges_leave_out_their_upper_end():
     ids = draw("int64[10000]:5")
     assert ids.unique().tolist() == [0, 1, 2, 3, 4]
     assert draw("i32[10000]:-2:1").unique().tolist() == [-2, -1, 0]
+    assert draw("i32[1000]:-2:0").unique().tolist() == [-2, -1]
     assert draw("int64[1000]").unique().tolist() == [0, 1]
     floats = draw("f32[10000]:-1:3")
     assert -1 <= floats.min() < -0.9

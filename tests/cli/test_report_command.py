@@ -141,6 +141,12 @@ def test_what_is_no_report_is_one_line(capsys, right, tmp_path, change) -> None:
     assert "is no report of dort-compare" in err or "cannot be read as a report" in err
 
 
+@pytest.mark.parametrize("key", ["distance", "errors", "statuses", "more"])
+def test_what_a_row_holds_beside_is_left_alone(capsys, right, tmp_path, key) -> None:
+    beside = edited(right, tmp_path / "beside.json", lambda data: data["rows"][0].update({key: 1}))
+    assert run(capsys, beside, "--html", tmp_path / "page.html")[::2] == (0, "")
+
+
 @pytest.mark.parametrize("text", ["", "[", '{"schema": NaN}', '{"schema": 1e999}', "[" * 100_000, "\xff"])
 def test_what_is_no_json_is_one_line(capsys, tmp_path, text) -> None:
     (tmp_path / "bad.json").write_bytes(text.encode("latin-1"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,28 @@ def test_a_file_appears_with_its_whole_content(tmp_path: Path) -> None:
     write_whole(path, write)
     assert path.read_text() == "all"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_file_appears_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, os.strerror(1))
+
+    monkeypatch.setattr(os, "link", refused)
+    write_whole(tmp_path / "x", lambda partial: partial.write_text("all"))
+    with pytest.raises(DumpError, match="exists already and is not overwritten"):
+        write_whole(tmp_path / "x", lambda partial: partial.write_text("other"))
+    assert (tmp_path / "x").read_text() == "all"
+
+
+def test_a_dump_is_read_by_whom_new_files_are(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with staged(tmp_path / "dump") as folder:
+            write_whole(folder / "x", lambda partial: partial.write_text("all"))
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("dump", "dump/x")]
+    assert modes == [0o700, 0o600]
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])

@@ -383,3 +383,15 @@ def test_nan_that_is_only_read_is_no_update() -> None:
     x = torch.tensor([1.0, torch.nan])
     assert not run(nn.ReLU(), x).updates
     assert [*run(nn.ReLU(inplace=True), torch.tensor([-1.0, torch.nan])).updates] == ["argument[0]"]
+
+
+def test_nan_in_what_a_model_only_reads_stays_as_it_was() -> None:
+    x = torch.randn(2, 3, 4)
+    x[0, 0, 0] = torch.nan
+    model = nn.Sequential(nn.Flatten(1), nn.Linear(12, 2), nn.ReLU())
+    version = x._version
+    report = compare(model, (x,), backward=True)
+    assert x._version == version
+    assert report.verdict == "agree", str(report)
+    assert not any("in place" in (row.reason or "") for row in report.modules)
+    assert run(nn.Flatten(1), torch.full((1, 2, 2), torch.nan).expand(3, 2, 2)).outputs["output"].isnan().all()

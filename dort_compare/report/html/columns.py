@@ -28,8 +28,8 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
-        if key in _NESTED:
-            yield from ((f"{key}.{name}", each) for name, each in (value or {}).items())
+        if key in _NESTED and isinstance(value, dict):
+            yield from ((f"{key}.{name}", each) for name, each in value.items())
         else:
             yield key, value
 
