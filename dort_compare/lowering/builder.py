@@ -89,6 +89,8 @@ class Builder:
                 inputs = _with_axes_from_front(*inputs)
                 if op_type in _OF_NOTHING and (reduced := _empty_reduction(*inputs)):
                     return self._of_nothing(op_type, inputs[0], reduced, **attributes)
+            if op_type in ("ArgMax", "ArgMin"):
+                attributes = {**attributes, "axis": _axis_from_front(inputs[0], attributes["axis"])}
             return self._write(op_type, inputs, attributes, _outputs)
 
         return write
@@ -243,10 +245,14 @@ def _known_sizes(x: ir.Value, *, start: int = 0, end: int | None = None) -> list
 
 
 def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
-    """An axis counted from the end is kept by ONNX Runtime (1.31) where the tensor is empty."""
-    if not axes or not isinstance(axes[0], list) or x.shape is None:
+    if not axes or not isinstance(axes[0], list):
         return x, *axes
-    return x, [axis % len(x.shape) for axis in axes[0]]
+    return x, [_axis_from_front(x, axis) for axis in axes[0]]
+
+
+def _axis_from_front(x: ir.Value, axis: int) -> int:
+    """The same axis; one counted from the end is kept by ONNX Runtime (1.31) where the tensor is empty."""
+    return axis if x.shape is None else axis % len(x.shape)
 
 
 def _empty_reduction(x: ir.Value, axes: Any = None) -> set[int]:

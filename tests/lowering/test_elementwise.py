@@ -58,6 +58,15 @@ def test_zero_keeps_its_sign_between_two(target: Any, options: dict[str, str]) -
     assert_same_signs(on_onnx_runtime(target, x, y, **options), target(x, y, **options))
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_roots_of_minus_infinity_and_zero_are_torchs(dtype: torch.dtype, exponent: float) -> None:
+    x = torch.tensor([-torch.inf, -0.0, 0.0, torch.inf, 4.0, -4.0] * 4, dtype=dtype)
+    target = aten.pow.Tensor_Scalar
+    torch.testing.assert_close(on_onnx_runtime(target, x, exponent), target(x, exponent), equal_nan=True)
+    assert_same_signs(on_onnx_runtime(target, x, exponent), target(x, exponent))
+
+
 def assert_same_signs(actual: Tensor, expected: Tensor) -> None:
     assert torch.equal(actual.isnan(), expected.isnan())
     assert torch.equal(actual.signbit()[~actual.isnan()], expected.signbit()[~expected.isnan()])

@@ -28,6 +28,14 @@ ALONG_A_DIM: dict[str, Callable[..., Call]] = {
     "any": lambda x, dim, keepdim: Call(aten.any.dim, (x, dim, keepdim), {}),
     "all": lambda x, dim, keepdim: Call(aten.all.dim, (x, dim, keepdim), {}),
 }
+ROWLESS: dict[str, Callable[..., Call]] = {
+    "argmax": lambda x, keepdim: Call(aten.argmax.default, (x, -1, keepdim), {}),
+    "argmin": lambda x, keepdim: Call(aten.argmin.default, (x, -1, keepdim), {}),
+    "max": lambda x, keepdim: Call(aten.max.dim, (x, -1, keepdim), {}),
+    "min": lambda x, keepdim: Call(aten.min.dim, (x, -1, keepdim), {}),
+    "median": lambda x, keepdim: Call(aten.median.dim, (x, -1, keepdim), {}),
+    "amax": lambda x, keepdim: Call(aten.amax.default, (x, [-1], keepdim), {}),
+}
 WHOLE = (aten.sum.default, aten.prod.default, aten.any.default, aten.all.default, aten.mean.default)
 SPECIAL = (
     aten.special_hermite_polynomial_h.default,
@@ -50,6 +58,18 @@ def assert_right_without(op_types: str, call: Call) -> None:
 @pytest.mark.parametrize(("shape", "dim"), EMPTY, ids=str)
 def test_along_a_dimension_of_size_0(name: str, shape: tuple[int, ...], dim: int, keepdim: bool) -> None:
     assert_right_without("Reduce", ALONG_A_DIM[name](torch.ones(shape), dim, keepdim))
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", ROWLESS)
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 4)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_along_the_last_dimension_of_no_rows(
+    name: str, shape: tuple[int, ...], keepdim: bool, dtype: torch.dtype
+) -> None:
+    call = ROWLESS[name](torch.ones(shape, dtype=dtype), keepdim)
+    for opset in (OLDEST_OPSET, newest_opset()):
+        assert not complaints([call], opset, units=0)
 
 
 @pytest.mark.parametrize("target", WHOLE, ids=str)

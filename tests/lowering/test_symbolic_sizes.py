@@ -218,6 +218,17 @@ def test_a_convolution_by_what_is_an_attribute_in_onnx_is_refused(options: dict[
     assert "a convolution by symbolic strides, dilations or padding" in " ".join(said_by("dort_compare"))
 
 
+def test_a_convolution_in_a_symbolic_number_of_groups_is_refused(said_by: Any) -> None:
+    def grouped(x: Tensor, weight: Tensor) -> Tensor:
+        return F.conv1d(x, weight, groups=x.shape[1])
+
+    torch._dynamo.reset()
+    x, weight = torch.randn(2, 6, 9), torch.randn(6, 1, 3)
+    compiled = torch.compile(grouped, backend=dort_compare.DebugBackend(providers=["cpu"]), dynamic=True)
+    torch.testing.assert_close(compiled(x, weight), grouped(x, weight))
+    assert "a convolution in a symbolic number of groups" in " ".join(said_by("dort_compare"))
+
+
 NUMBERS: dict[str, tuple[Any, ...]] = {
     "n": (-7, -6, -1, 1, 2, 3, 8, 30),
     "m": (2, -3, 5, 1, 7, 3, -8, 4),

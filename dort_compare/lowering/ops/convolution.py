@@ -67,7 +67,7 @@ def convolution(
     if not transposed and _are_symbolic(padding):
         border: list[Dim] = [0, 0, *each(padding, rank)]
         x, padding = padded(op, x, border * 2, op.const(0, dtype_of(x))), [0]
-    _refuse_symbolic(op, stride, padding, dilation, output_padding)
+    _refuse_symbolic(op, groups, stride, padding, dilation, output_padding)
     operands = (x, weight) if bias is None else (x, weight, bias)
     geometry = Geometry.of(rank, stride, padding, dilation, groups)
     if transposed:
@@ -92,10 +92,12 @@ def _are_symbolic(numbers: Sequence[Dim]) -> bool:
     return any(isinstance(number, ir.Value) for number in numbers)
 
 
-def _refuse_symbolic(op: Builder, *attributes: Sequence[Dim]) -> None:
+def _refuse_symbolic(op: Builder, groups: Dim, *attributes: Sequence[Dim]) -> None:
     """ONNX has them as attributes, which are the same for all sizes."""
     if any(map(_are_symbolic, attributes)):
         raise op.unsupported("a convolution by symbolic strides, dilations or padding")
+    if _are_symbolic([groups]):
+        raise op.unsupported("a convolution in a symbolic number of groups")
 
 
 def _refuse_integers(op: Builder, x: ir.Value) -> None:
@@ -125,7 +127,7 @@ def convolution_backward(
     the other. For the gradient by the weight see ``_by_weight``.
     """
     _refuse_integers(op, x)
-    _refuse_symbolic(op, stride, padding, dilation, output_padding)
+    _refuse_symbolic(op, groups, stride, padding, dilation, output_padding)
     rank = len(shape_of(x)) - 2
     if is_empty(x, weight):
         zero = op.const(0, opmath(op.result_dtype))

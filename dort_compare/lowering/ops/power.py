@@ -35,10 +35,8 @@ def pow_number(op: Builder, x: ir.Value, exponent: Operand) -> ir.Value:
     x = op.cast(x, dtype)
     if exponent in (1, 2, 3) or (exponent > 0 and not dtype.is_floating_point):
         return _multiplied(op, x, int(exponent))
-    if exponent == 0.5:
-        return op.Sqrt(x)
-    if exponent == -0.5:
-        return op.Reciprocal(op.Sqrt(x))
+    if abs(exponent) == 0.5 and (op.on_cuda or op.result.dtype != torch.float16):  # of these the CPU takes powers
+        return op.Sqrt(x) if exponent > 0 else op.Reciprocal(op.Sqrt(x))
     if exponent == 0:
         return op.Expand(op.const(1, dtype), op.Shape(x))
     return op.Pow(x, op.const(exponent, dtype))
