@@ -10,6 +10,7 @@ import onnx
 import torch
 
 from dort_compare.align.content import sketch
+from dort_compare.align.few_bits import with_wide_outputs
 from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.laid_out import Seen, laid_out
 from dort_compare.align.orders import Order, Orders
@@ -84,7 +85,7 @@ def _flow(model: Model, title: str) -> Dataflow:
         (model, title) if isinstance(model, onnx.ModelProto) else (read_model(Path(model), beside=True), str(model))
     )
     with told(title):
-        return Dataflow.of(read, title)
+        return Dataflow.of(with_wide_outputs(read), title)
 
 
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:

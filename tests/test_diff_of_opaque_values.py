@@ -219,3 +219,71 @@ def test_bags_of_embeddings_agree(engine: EngineName) -> None:
     graph = program.model_proto
     assert "Loop" in {node.op_type for node in graph.graph.node}
     assert diff(graph, graph, given, engine=engine).verdict == "agree"
+
+
+IN_PARTS = {
+    "Split": "q, k, v = Split<axis = -1>(l, sizes)",
+    "sequence": """
+        sq = SplitToSequence<axis = -1>(l, sizes)
+        q = SequenceAt(sq, zero)
+        k = SequenceAt(sq, one)
+        v = SequenceAt(sq, two)
+    """,
+}
+
+
+def in_parts(how: str, epsilon: float = 1e-5, add: str = "Add") -> onnx.ModelProto:
+    """A norm and a bias, cut in three, which are multiplied."""
+    ones, bias = ", ".join("1" * 12), ", ".join("321" * 4)
+    constants = (
+        "int64[3] sizes = {4, 4, 4}, int64 zero = {0}, int64 one = {1}, int64 two = {2}, "
+        f"float[12] ones = {{{ones}}}, float[12] bias = {{{bias}}}"
+    )
+    return model(f"""(float[5, 12] x) => (float[5, 4] z) <{constants}> {{
+        n = LayerNormalization<epsilon = {epsilon:.6f}>(x, ones)
+        l = {add}(n, bias)
+        {IN_PARTS[how]}
+        qk = Mul(q, k)
+        p = Softmax(qk)
+        z = Mul(p, v)
+    }}""")
+
+
+@pytest.mark.parametrize("first", IN_PARTS)
+@pytest.mark.parametrize("second", IN_PARTS)
+def test_a_fault_before_a_sequence_is_named_at_its_node(first: str, second: str) -> None:
+    right = in_parts(first)
+    assert diff(right, in_parts(second)).verdict == "agree"
+    for name, wrong in {"n": in_parts(second, epsilon=0.5), "l": in_parts(second, add="Sub")}.items():
+        found = diff(right, wrong)
+        assert found.first_divergence is not None
+        assert found.first_divergence.row.pair.second == name, str(found)
+
+
+def returning(output: str, *nodes: str) -> onnx.ModelProto:
+    return model(f"(float[3, 4] x) => (float[3, 4] z{output}) {{ z = Relu(x) {' '.join(nodes)} }}")
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("float8e4m3fn", 17), ("float8e5m2", 19), ("int4", 22), ("uint4", 21)])
+def test_outputs_in_a_few_bits_are_compared(dtype: str, number: int) -> None:
+    right = returning(f", {dtype}[3, 4] t", f"t = Cast<to = {number}>(x)")
+    wrong = returning(f", {dtype}[3, 4] t", "e = Neg(x)", f"t = Cast<to = {number}>(e)")
+    assert diff(right, right).verdict == "agree"
+    found = diff(right, wrong)
+    assert found.first_divergence is not None
+    assert found.first_divergence.row.pair.second.startswith("t as "), str(found)
+    assert diff(right, returning("")).verdict == "diverge"
+    if number < 20:
+        other = returning(", int4[3, 4] t", "t = Cast<to = 22>(x)")
+        assert diff(right, other).verdict == "diverge"
+
+
+def test_outputs_that_are_not_compared_are_told_and_missed() -> None:
+    """Sequences and strings."""
+    right = returning(", seq(float[3, 4]) t", "t = SplitToSequence<axis = 0>(x)")
+    strings = returning(", string[3, 4] t", "t = Cast<to = 8>(x)")
+    for each in (right, strings):
+        found = diff(each, each)
+        assert found.verdict == "agree"
+        assert "output 't' of second is no numeric tensor, and was not compared" in str(found)
+        assert "does not return 't', an output of first" in str(diff(each, returning("")))

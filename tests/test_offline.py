@@ -678,6 +678,22 @@ def test_outputs_in_another_order_are_refused(
     assert err.endswith("give it that order\n")
 
 
+def test_of_many_outputs_the_first_in_another_place_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Many(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple((x * number).sin() for number in range(7))
+
+    compare(Many(), (torch.randn(3),), dump=tmp_path / "dump")
+    model = own(tmp_path / "dump")
+    outputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.output]
+    del model.graph.output[:]
+    model.graph.output.extend([*outputs[:5], outputs[6], outputs[5]])
+    _, _, err = run(capsys, tmp_path / "dump", "--model", saved(model, tmp_path))
+    assert "other.onnx returns sin_6, sin_5 in this order, the graph sin_5, sin_6: who" in err
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

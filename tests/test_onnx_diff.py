@@ -1190,3 +1190,18 @@ def test_tensors_without_elements_are_no_comparison() -> None:
     found = diff(model(one), model(other))
     assert found.verdict == "diverge"
     assert found.findings.reason.startswith("nothing was compared: all that both models compute is empty")
+
+
+def test_an_input_without_a_name_and_a_sparse_constant_are_one_line() -> None:
+    right = model("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
+    nameless = onnx.ModelProto.FromString(right.SerializeToString())
+    nameless.graph.input.append(helper.make_tensor_value_info("", TensorProto.FLOAT, [2]))
+    with pytest.raises(UsageError, match="second takes an input without a name"):
+        diff(right, nameless)
+    values = numpy_helper.from_array(np.ones(1, np.float32), "values")
+    indices = numpy_helper.from_array(np.zeros(1, np.int64), "indices")
+    sparse = onnx.ModelProto.FromString(right.SerializeToString())
+    constant = helper.make_node("Constant", [], ["c"], sparse_value=helper.make_sparse_tensor(values, indices, [2]))
+    sparse.graph.node.insert(0, constant)
+    with pytest.raises(UsageError, match="second holds sparse constants, which are not read; make them dense"):
+        diff(right, sparse)

@@ -236,6 +236,16 @@ def test_the_command_says_where_it_wrote_what(
     assert (tmp_path / "out" / "model.onnx").exists()
 
 
+def test_a_repro_can_be_run_by_others_wherever_it_lies(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "my bug"
+    with pytest.raises(SystemExit):
+        main(["repro", str(dump), "tanh", "--graph", "0", "--out", str(out)])
+    assert f"python '{out / 'repro.py'}' " in capsys.readouterr().out
+    assert len({file.stat().st_mode for file in out.iterdir() if file.is_file()}) == 1
+
+
 class Sums(nn.Module):
     """Thousands of numbers into one place, which torch's kernel adds up in half precision."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -67,7 +68,7 @@ def diff(
         found = onnx_diff.diff(first, second, inputs, seed=seed, engine=engine, provider=provider)
     click.echo(found.text(everything=everything))
     if dumped is not None:
-        click.echo(f"\nthe inputs of the dump: --inputs {printable(str(dumped))}")
+        click.echo(f"\nthe inputs of the dump: --inputs {printable(shlex.quote(str(dumped)))}")
     if json_file is not None:
         found.to_json(json_file)
     if html_file is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -26,4 +27,4 @@ def repro(*, dump: Path, node: str, out: Path, **given: Any) -> None:
 
     departs = write_repro(dump, node, out, **given)
     found = "shows the difference" if departs else f"shows that {node} agrees; check names what departs"
-    click.echo(f"written to {out}: python {out / 'repro.py'} {found}")
+    click.echo(f"written to {out}: python {shlex.quote(str(out / 'repro.py'))} {found}")

@@ -65,9 +65,11 @@ def refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path
     """Raises DumpError where the model returns the outputs of the graph in another order."""
     at = places(graph, model)
     if list(at.values()) != sorted(at.values()):
-        order = ", ".join(sorted(at, key=at.__getitem__)[:5])
+        theirs, ours = sorted(at, key=at.__getitem__), list(at)
+        first = next(i for i, (one, other) in enumerate(zip(theirs, ours, strict=True)) if one != other)
         raise DumpError(
-            f"{path} returns {order} in this order, the graph {', '.join(list(at)[:5])}: who calls a model by position "
+            f"{path} returns {', '.join(theirs[first : first + 5])} in this order, the graph "
+            f"{', '.join(ours[first : first + 5])}: who calls a model by position "
             "takes one for the other; give it that order"
         )
 

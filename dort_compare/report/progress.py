@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,7 +25,7 @@ class Waiting:
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,
-            disable=not sys.stderr.isatty(),
+            disable=not _is_terminal(sys.stderr),
         )
         self._task = self._bar.add_task("", total=None)
 
@@ -46,3 +46,11 @@ class Waiting:
         for value in values:
             self._bar.advance(self._task)
             yield value
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Whether somebody sees what is written; stderr may be None, closed, or what a program has put in its place."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False

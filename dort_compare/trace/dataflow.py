@@ -64,6 +64,8 @@ class Dataflow:
         for tensor in graph.initializer:
             flow._add_constant(tensor.name, tensor)
         for value in graph.input:
+            if not value.name:
+                raise UsageError(f"{title} takes an input without a name; it is no valid model")
             if value.name not in flow.constants:
                 flow.inputs[value.name] = value
         flow.opaque = opaque_values(flow.proto)
@@ -77,6 +79,8 @@ class Dataflow:
         return flow
 
     def _add(self, proto: onnx.NodeProto) -> None:
+        if any(attribute.HasField("sparse_tensor") for attribute in proto.attribute):
+            raise UsageError(f"{self.title} holds sparse constants, which are not read; make them dense")
         constant = _constant(proto)
         if constant is not None:
             self._add_constant(proto.output[0], constant)

@@ -15,6 +15,7 @@ from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 
 from dort_compare.errors import ExecutionError, one_line
 from dort_compare.runtime.binding import dense
+from dort_compare.trace.loops import with_conditions
 
 _AS_BYTES = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
@@ -26,7 +27,7 @@ class ReferenceSession:
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = _told(lambda: ExtendedReferenceEvaluator(model))
+        self._evaluator = _told(lambda: ExtendedReferenceEvaluator(with_conditions(model)))
 
     def run(self, feeds: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.device]) -> list[torch.Tensor]:
         """The values of ``outputs``, each on the device named beside it."""

@@ -44,3 +44,11 @@ def test_an_error_ends_the_bar(monkeypatch):
     with pytest.raises(ZeroDivisionError), Waiting():
         raise ZeroDivisionError
     assert "\x1b[?25h" in terminal.getvalue()  # the cursor is back
+
+
+@pytest.mark.parametrize("stream", [None, object(), io.StringIO()], ids=["none", "a logger's", "closed"])
+def test_a_comparison_runs_without_a_stream_to_show_it_on(monkeypatch, stream):
+    if isinstance(stream, io.StringIO):
+        stream.close()
+    monkeypatch.setattr("sys.stderr", stream)
+    assert dort_compare.compare(torch.nn.Linear(2, 2), (torch.randn(1, 2),)).verdict == "agree"

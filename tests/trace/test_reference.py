@@ -85,3 +85,22 @@ def test_what_it_lacks_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     err = capsys.readouterr().err
     assert (stopped.value.code, err.count("\n")) == (2, 1)
     assert "Nonsense" in err
+
+
+LOOP = """(float[3, 4] x) => (float[3, 4] z) <int64 n = {3}, float one = {1}> {
+    z = Loop(n, , x) <body = outer (int64 i, bool k, c) => (bool k_out, c_out) {
+        k_out = Identity(k)
+        c_out = Loop(n, , c) <body = inner (int64 j, bool l, d) => (bool l_out, d_out) {
+            l_out = Identity(l)
+            d_out = Add(d, one)
+        }>
+    }>
+}"""
+
+
+def test_a_loop_without_a_condition_goes_round_as_often_as_it_counts() -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> agraph {LOOP}')
+    before = model.SerializeToString()
+    (found,) = ReferenceSession(model).run({"x": torch.zeros(3, 4)}, {"z": torch.device("cpu")})
+    assert torch.equal(found, torch.full((3, 4), 9.0))
+    assert model.SerializeToString() == before

@@ -35,10 +35,19 @@ def fault(
         for name in returned(side):
             if name not in names:
                 return f"output {name!r} of {side.flow.title} is paired with nothing"
-    for name in returned(first):
-        if name not in dict(outputs):
-            return f"{second.flow.title} does not return {name!r}, an output of {first.flow.title}"
-    return None
+    missing = [*(name for name in returned(first) if name not in dict(outputs)), *_fewer_opaque(first, second)]
+    return f"{second.flow.title} does not return {missing[0]!r}, an output of {first.flow.title}" if missing else None
+
+
+def _fewer_opaque(first: Side, second: Side) -> list[str]:
+    """The outputs that are no tensors for torch whose names the second lacks, where it has fewer such."""
+    ours, theirs = _opaque(first), _opaque(second)
+    return [name for name in ours if name not in theirs] if len(ours) > len(theirs) else []
+
+
+def _opaque(side: Side) -> list[str]:
+    """The outputs that are no tensors for torch."""
+    return [name for name in side.flow.outputs if name in side.flow.opaque]
 
 
 def without_numbers(side: Side) -> str | None:
@@ -59,6 +68,8 @@ def notes(first: Side, second: Side, outputs: Outputs) -> Iterator[str]:
             yield _other_type(first, second, one, other)
         elif _turn(first, second, one, other):
             yield _other_order(first, second, one, other)
+    for name in _opaque(second):
+        yield f"output {name!r} of {second.flow.title} is no numeric tensor, and was not compared"
     known = {other for _, other in outputs}
     for name in returned(second):
         if name not in known:

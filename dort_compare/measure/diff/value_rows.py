@@ -188,7 +188,8 @@ def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]
     """By value, the coarsest floating dtype that it went through since the last paired values, those included.
 
     A value that is cast to a narrower dtype and back, with nothing computed in between, lost bits for nothing: it
-    keeps the precision of its own dtype.
+    keeps the precision of its own dtype; but not where the narrow one is computed with too, or the node that made the
+    wide one reads what was raised from that dtype, as converters write it around operators that they leave in float32.
     """
     own = {name: s.dtype for name, s in side.sketches.items() if s.dtype.is_floating_point}
     found = dict(own)
@@ -204,11 +205,17 @@ def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]
 
 
 def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool:
-    node = side.node(name)
-    narrowed = node.operands[0] if node and node.proto.op_type == "Cast" else ""
-    before = side.node(narrowed)
-    if before is None or before.proto.op_type != "Cast":
-        return False
-    source = before.operands[0]
+    narrowed = _cast_of(side, name)
+    source = _cast_of(side, narrowed)
     dtypes = [own.get(value) for value in (source, narrowed, name)]
-    return None not in dtypes and dtypes[0] == dtypes[2] == torch.promote_types(dtypes[0], dtypes[1])  # type: ignore[arg-type]
+    if None in dtypes or not dtypes[0] == dtypes[2] == torch.promote_types(dtypes[0], dtypes[1]):  # type: ignore[arg-type]
+        return False
+    maker, readers = side.node(source), side.flow.readers[narrowed]
+    is_raised = any(own.get(_cast_of(side, operand)) == dtypes[1] for operand in (maker.operands if maker else ()))
+    return not is_raised and all(reader.proto.op_type == "Cast" for reader, _ in readers)
+
+
+def _cast_of(side: Side, name: str) -> str:
+    """What a value is a cast of; "" where it is none."""
+    node = side.node(name)
+    return node.operands[0] if node is not None and node.proto.op_type == "Cast" else ""

@@ -39,7 +39,8 @@ all kernels take the same numbers to."""
 _ADD_IN_HALF = {
     getattr(aten, name).default
     for name in (
-        *("index_put", "_unsafe_index_put", "embedding_dense_backward", "unfold_backward", "col2im"),
+        *("index_put", "_unsafe_index_put", "embedding_dense_backward", "_embedding_bag_backward"),
+        *("unfold_backward", "col2im"),
         *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
         *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
         *("avg_pool2d_backward", "avg_pool3d_backward"),

@@ -16,6 +16,7 @@ _PRODUCTS = (
     *(aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default),
     *(aten.convolution.default, aten.convolution_backward.default),
 )
+_PADS = tuple(getattr(aten, f"replication_pad{n}d_backward").default for n in (1, 2, 3))
 _IN_PRODUCTS = 256
 """ONNX Runtime (1.31) adds up so many terms of a matrix product one after another, then the next so many: of equal
 terms it errs by 28 and 51 unit roundoffs where there are 128 and 256, and by 59 to 69 where there are up to 32768
@@ -31,6 +32,9 @@ def terms(replay: Replay, node: fx.Node, exact: torch.Tensor) -> int:
     if node.target in _RUNNING and exact.ndim:
         dim = node.args[1] if len(node.args) > 1 else node.kwargs["dim"]
         return exact.shape[int(dim)]  # type: ignore[arg-type]
+    if node.target in _PADS:
+        counts = replay.value(node, in_float64=True, change=torch.ones_like)
+        return int(counts.max()) if counts is not None and counts.numel() else 1
     numel = max(exact.numel(), 1)
     return max(replay.largest() // numel, min(_multiplied(replay, node, exact) // numel, _IN_PRODUCTS))
 

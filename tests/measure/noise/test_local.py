@@ -1074,6 +1074,22 @@ ADDING_UP: dict[str, tuple[Any, Callable[[Tensor], Tensor]]] = {
         aten.embedding_dense_backward.default,
         lambda x: aten.embedding_dense_backward(x, PLACES, 4, -1, False).clone(),
     ),
+    "embedding_bag": (
+        aten._embedding_bag_backward.default,
+        lambda x: aten._embedding_bag_backward(
+            x,
+            PLACES,
+            PLACES.new_tensor(range(128)),
+            PLACES.new_tensor(range(128)),
+            PLACES.new_zeros(128),
+            PLACES.new_zeros(0),
+            4,
+            False,
+            0,
+            False,
+            None,
+        ).clone(),
+    ),
     "replication_pad1d": (
         aten.replication_pad1d_backward.default,
         lambda x: aten.replication_pad1d_backward(x.view(32, 32).t()[None], x.new_zeros(1, 32, 1), [31, 0]).clone(),

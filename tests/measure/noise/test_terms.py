@@ -38,6 +38,8 @@ def traced(function: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[fx.N
         (lambda x: x.sum(0), [(30, 5)], 30),
         (lambda x: x * 2, [(30, 5)], 1),
         (lambda x: x.cumsum(1), [(30, 5)], 5),
+        (lambda g, x: aten.replication_pad1d_backward(g, x, [20, 3]), [(1, 2, 28), (1, 2, 5)], 21),
+        (lambda g, x: aten.replication_pad2d_backward(g, x, [9, 0, 4, 0]), [(2, 8, 13), (2, 4, 4)], 50),
         (torch.mm, [(64, 100), (100, 70)], 100),
         (torch.addmm, [(70,), (64, 100), (100, 70)], 100),
         (torch.bmm, [(6, 64, 100), (6, 100, 70)], 100),

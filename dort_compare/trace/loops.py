@@ -1,0 +1,49 @@
+"""Loops that nothing but their count ends, with a condition written out.
+
+The evaluator of onnx 1.23 takes a condition that is left out for one that does not hold, and goes round not once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableSequence
+
+import onnx
+from onnx import TensorProto, helper
+
+from dort_compare.captures import bodies
+from dort_compare.trace.schemas import plain_domain
+
+
+def with_conditions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a condition that holds for every Loop without one, in bodies and functions too; itself where each
+    has one."""
+    if not any(map(_has_none, _all_nodes(model))):
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for nodes in (made.graph.node, *(function.node for function in made.functions)):
+        _add_conditions(nodes)
+    return made
+
+
+def _all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    todo = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    while todo:
+        node = todo.pop()
+        todo += [inner for body in bodies(node) for inner in body.node]
+        yield node
+
+
+def _has_none(node: onnx.NodeProto) -> bool:
+    return (plain_domain(node.domain), node.op_type) == ("", "Loop") and not any(node.input[1:2])
+
+
+def _add_conditions(nodes: MutableSequence[onnx.NodeProto]) -> None:
+    for node in list(nodes):
+        for body in bodies(node):
+            _add_conditions(body.node)
+        if _has_none(node):
+            name = "\n".join(["condition of", *node.output])
+            node.input[1:2] = [name]
+            always = helper.make_tensor(name, TensorProto.BOOL, [], [True])
+            nodes.insert(0, helper.make_node("Constant", [], [name], value=always))
