@@ -15,6 +15,7 @@ from dort_compare.measure.half.half_floor import half_floor, relative_error, rou
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
 from dort_compare.trace.kept import Kept, Referee
+from dort_compare.trace.readers import behind
 from dort_compare.trace.training_step import MakeInterpreter, TrainingStep
 
 Key = tuple[int, str, str]
@@ -99,8 +100,8 @@ class Rehearsal:
         for step in self._steps:
             if step.backward:
                 numbers = self._largest[step.backward.graph_module]
-                graph = step.backward.graph_module.graph
-                scaled = _dependent(graph, set(step.tangents))
+                tangents, nodes = step.tangents, step.backward.graph_module.graph.nodes
+                scaled = {node.name for node in behind(node for node in nodes if node.name in tangents)}
                 largest = max([largest, *(number for name, number in numbers.items() if name in scaled)])
         room = torch.finfo(torch.float16).max / _ROOM
         if not largest:
@@ -174,12 +175,3 @@ def _is_measure(exact: torch.Tensor) -> bool:
 def _half_dtypes(graph: fx.Graph) -> list[torch.dtype]:
     values = (node.meta.get("val") for node in graph.nodes)
     return [value.dtype for value in values if is_half_tensor(value)]
-
-
-def _dependent(graph: fx.Graph, names: set[str]) -> set[str]:
-    """``names`` and all nodes that depend on them."""
-    found = set(names)
-    for node in graph.nodes:
-        if any(operand.name in found for operand in node.all_input_nodes):
-            found.add(node.name)
-    return found
