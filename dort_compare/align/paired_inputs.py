@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dort_compare.align.orders import Order
+from dort_compare.align.tensor_types import sizes
 from dort_compare.align.two_dtypes import are_of_one_kind
 from dort_compare.trace.dataflow import Dataflow
 
@@ -18,9 +19,7 @@ Declared = tuple[int, Sizes | None]
 def type_of(flow: Dataflow, name: str) -> Declared:
     """What an input is declared as."""
     kind = flow.inputs[name].type.tensor_type
-    if not kind.HasField("shape"):
-        return kind.elem_type, None
-    return kind.elem_type, [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+    return kind.elem_type, sizes(kind) if kind.HasField("shape") else None
 
 
 class _Likeness(NamedTuple):
@@ -65,22 +64,22 @@ def pair_inputs(first: Dataflow, second: Dataflow) -> dict[tuple[str, str], Orde
     return found
 
 
-def _order(shape: Sizes | None, sizes: Sizes | None) -> Order | None:
+def _order(shape: Sizes | None, other: Sizes | None) -> Order | None:
     """The order of dimensions in which the second shape is the first, () as it stands; None where it is in none.
 
     Beside that, the channels may be the last or the first dimension behind that of the batch. Where sizes are left
     open, more that are known are to be the same.
     """
-    if shape is None or sizes is None:
+    if shape is None or other is None:
         return ()
     plain = tuple(range(len(shape)))
     moved = [(0, *plain[-1:], *plain[1:-1]), (0, *plain[2:], *plain[1:2])] if len(shape) > 2 else []
-    if len(shape) != len(sizes):
+    if len(shape) != len(other):
         return None
-    fitting = [order for order in (plain, *moved) if sizes_fit(shape, [sizes[dim] for dim in order])]
+    fitting = [order for order in (plain, *moved) if sizes_fit(shape, [other[dim] for dim in order])]
     if not fitting:
         return None
-    best = max(fitting, key=lambda order: sum(a == sizes[dim] is not None for a, dim in zip(shape, order, strict=True)))
+    best = max(fitting, key=lambda order: sum(a == other[dim] is not None for a, dim in zip(shape, order, strict=True)))
     return () if best == plain else best
 
 

@@ -13,7 +13,9 @@ from onnx_ir.tensor_adapters import from_torch_dtype, to_torch_dtype
 from torch import fx
 
 from dort_compare.align.graph_outputs import places
+from dort_compare.align.paired_inputs import sizes_fit
 from dort_compare.align.provenance import values_of_fx_nodes
+from dort_compare.align.tensor_types import sizes
 from dort_compare.errors import DumpError
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_fed
@@ -76,7 +78,7 @@ def refuse_other_order(graph: fx.GraphModule, model: onnx.ModelProto, path: Path
 
 def _refuse_other_shape(value: onnx.ValueInfoProto, recorded: tuple[int, ...], path: Path) -> None:
     if not _has_shape(value, recorded):
-        declared = "x".join("?" if n is None else str(n) for n in _sizes(value)) or "a number"
+        declared = "x".join("?" if n is None else str(n) for n in sizes(value.type.tensor_type)) or "a number"
         raise DumpError(
             f"{path} declares {value.name} as {declared}, the dump holds {'x'.join(map(str, recorded)) or 'a number'}: "
             "give it that shape"
@@ -90,12 +92,5 @@ def _fits(value: onnx.ValueInfoProto, tensor: torch.Tensor) -> bool:
 
 
 def _has_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> bool:
-    if not value.type.tensor_type.HasField("shape"):
-        return True
-    sizes = _sizes(value)
-    return len(sizes) == len(shape) and all(n in (None, m) for n, m in zip(sizes, shape, strict=True))
-
-
-def _sizes(value: onnx.ValueInfoProto) -> list[int | None]:
-    """As they are declared; None of what is left open."""
-    return [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
+    declared = value.type.tensor_type
+    return not declared.HasField("shape") or sizes_fit(sizes(declared), shape)
