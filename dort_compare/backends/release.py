@@ -7,7 +7,6 @@ so a cut anywhere lets go of all that only the nodes before it read.
 
 from __future__ import annotations
 
-import math
 import operator
 from bisect import bisect_left
 from collections import Counter
@@ -16,6 +15,8 @@ from itertools import accumulate
 
 import torch
 from torch import fx
+
+from dort_compare.signature import elements
 
 _MOST = 8
 """Parts: an eighth of what is saved stays until the next cut."""
@@ -76,7 +77,4 @@ def _even_cuts(parts: int, places: Sequence[int], until: Sequence[int], across: 
 def _nbytes(node: fx.Node) -> int:
     """Of the tensor that a node stands for, as large as it was when it was traced; 0 of what is none."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return 0
-    sizes = [size if isinstance(size, int) else size.node.hint or 0 for size in value.shape]
-    return math.prod(sizes) * value.element_size()
+    return (elements(value) or 0) * value.element_size() if isinstance(value, torch.Tensor) else 0
