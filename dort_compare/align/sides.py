@@ -56,6 +56,11 @@ class Side:
         """What makes a value; None for inputs and constants."""
         return self.flow.producer[name][0] if name in self.flow.producer else None
 
+    def made_at(self, name: str) -> int:
+        """The number of the node that makes a value; -1 for inputs and constants."""
+        node = self.node(name)
+        return node.index if node else -1
+
     def holding(self, name: str) -> list[str]:
         """The values that hold the same as one, itself included."""
         exact = self.sketches[name].exact

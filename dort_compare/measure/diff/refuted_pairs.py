@@ -80,7 +80,7 @@ def _misleading(second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> Va
                 todo.append(name)
             elif operand.status != "equal":
                 differs = operand.status == "diverges" or not operand.is_near
-                found.append((differs, _made_at(second, name), operand))
+                found.append((differs, second.made_at(name), operand))
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
@@ -93,11 +93,6 @@ def _is_misled(row: ValueRow) -> bool:
 
 def _by_second(rows: Sequence[ValueRow]) -> dict[str, ValueRow]:
     return {row.pair.second: row for row in rows if row.pair.is_main}
-
-
-def _made_at(side: Side, name: str) -> int:
-    node = side.node(name)
-    return node.index if node else -1
 
 
 def alike(first: Side, second: Side, row: ValueRow) -> list[tuple[str, str]]:

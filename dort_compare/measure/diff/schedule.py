@@ -61,15 +61,11 @@ class Schedule:
         flow, times = self.second.flow, [-1] * len(self.second.flow.nodes)
         for node in flow.nodes:
             waits = [times[flow.producer[name][0].index] for name in node.operands if name in flow.producer]
-            waits += [self._made_at(self._feeds[name]) for name in node.operands if name in self._feeds]
-            waits += [self._made_at(pair.first) for name in node.results for pair in self._pairs.get(name, ())]
+            waits += [self.first.made_at(self._feeds[name]) for name in node.operands if name in self._feeds]
+            waits += [self.first.made_at(pair.first) for name in node.results for pair in self._pairs.get(name, ())]
             times[node.index] = max(waits, default=-1)
         for node in reversed(flow.nodes):
             readers = [times[reader.index] for name in node.results for reader, _ in flow.readers.get(name, ())]
             if readers and not any(name in self._pairs for name in node.results):
                 times[node.index] = max(times[node.index], min(readers))
         return times
-
-    def _made_at(self, first: str) -> int:
-        node = self.first.node(first)
-        return node.index if node else -1
