@@ -130,6 +130,11 @@ def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
     return None
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order of dimensions that undoes one."""
+    return tuple(order.index(dim) for dim in range(len(order)))
+
+
 def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     dense = list(itertools.accumulate((max(n, 1) for n in reversed(shape)), operator.mul, initial=1))[-2::-1]
     return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))

@@ -11,11 +11,12 @@ import onnx
 import torch
 
 from dort_compare.align.names import by_name
-from dort_compare.align.orders import Order, inverse
+from dort_compare.align.orders import Order
 from dort_compare.align.paired_inputs import Sizes, pair_inputs, sizes_fit, type_of
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
 from dort_compare.dtypes import dtype_name, dtype_of_onnx
 from dort_compare.errors import UsageError
+from dort_compare.signature import inverse
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.execution import constant
 from dort_compare.trace.passages import RESHAPES

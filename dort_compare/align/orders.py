@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dort_compare.signature import inverse
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.passages import RESHAPES
 
@@ -27,11 +28,6 @@ _ALONG_AXES = frozenset({
     "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Upsample"
 })  # fmt: skip
 """Operators that are told axes, and keep the order of dimensions of what they read."""
-
-
-def inverse(order: Order) -> Order:
-    """The order that undoes one."""
-    return tuple(order.index(i) for i in range(len(order)))
 
 
 def followed(order: Order, by: Order) -> Order:

@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
-from dort_compare.backends.plain_views import base_of, inverse
-from dort_compare.signature import layout_of
+from dort_compare.backends.plain_views import base_of
+from dort_compare.signature import inverse, layout_of
 from dort_compare.views import history
 
 aten = torch.ops.aten
@@ -107,7 +107,7 @@ def _make_views(
         graph = node.graph
         with graph.inserting_before(min(node.users)):
             if base not in copies:
-                order = inverse(layout_of(base.meta["val"]) or ())
+                order = [*inverse(layout_of(base.meta["val"]) or ())]
                 copies[base] = add_call(graph, base, aten.permute.default, copies[dense], order)
             for step in sorted(history(view)[0] - copies.keys()):
                 copies[step] = graph.node_copy(step, copies.__getitem__)

@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
-from dort_compare.backends.plain_views import base_of, inverse, is_known
-from dort_compare.signature import layout_of
+from dort_compare.backends.plain_views import base_of, is_known
+from dort_compare.signature import inverse, layout_of
 from dort_compare.views import history, moves_nothing
 
 aten = torch.ops.aten
@@ -58,7 +58,7 @@ class Source:
         """The value itself, where it was handed over as ``taken``."""
         if self.order is None:
             return taken
-        return add_call(taken.graph, self.node, aten.permute.default, taken, inverse(self.order))
+        return add_call(taken.graph, self.node, aten.permute.default, taken, [*inverse(self.order)])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 
 import torch
 from torch import fx
@@ -36,8 +35,3 @@ def is_known(node: fx.Node) -> bool:
         return False
     is_static = all(isinstance(size, int) for size in (*value.shape, *value.stride()))
     return is_static and not node.meta.get("saved_tensor_with_no_vc_check")
-
-
-def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes another."""
-    return [order.index(dim) for dim in range(len(order))]

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 
 from dort_compare.dtypes import is_half_tensor
+from dort_compare.signature import inverse
 
 aten = torch.ops.aten
 
@@ -116,8 +117,7 @@ def _flash_attention(
     logsumexp = logsumexp.masked_fill(logsumexp == -math.inf, 0)
     output = (scores - logsumexp.unsqueeze(-1)).exp() @ _repeat(value, groups)
     order = torch._prims_common.compute_elementwise_output_logical_to_physical_perm(query)[0]
-    inverse = [order.index(dim) for dim in range(4)]
-    output = output.to(query.dtype).permute(order).contiguous().permute(inverse)
+    output = output.to(query.dtype).permute(order).contiguous().permute(inverse(order))
     return output, logsumexp.transpose(1, 2).contiguous().transpose(1, 2)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
+from dort_compare.signature import inverse
 
 aten = torch.ops.aten
 
@@ -59,7 +60,7 @@ class _Diagonal:
         matrices = op.Reshape(written, op.dims(self.sizes), allowzero=1)
         if self.order == sorted(self.order):
             return matrices
-        return op.Transpose(matrices, perm=[self.order.index(d) for d in range(len(self.order))])
+        return op.Transpose(matrices, perm=[*inverse(self.order)])
 
 
 def _sizes(op: Builder, x: ir.Value) -> list[Dim]:

@@ -10,6 +10,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
 from dort_compare.lowering.registry import lowering
+from dort_compare.signature import inverse
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -26,7 +27,7 @@ class _Memory:
     def read_back(self, op: Builder, flat: ir.Value) -> ir.Value:
         """The tensor whose elements in the order of memory are ``flat``."""
         permuted = op.Reshape(flat, op.dims([self.sizes[d] for d in self.order]))
-        return permuted if _is_sorted(self.order) else op.Transpose(permuted, perm=_inverse(self.order))
+        return permuted if _is_sorted(self.order) else op.Transpose(permuted, perm=[*inverse(self.order)])
 
 
 def _memory(op: Builder, x: ir.Value) -> _Memory:
@@ -45,10 +46,6 @@ def _memory(op: Builder, x: ir.Value) -> _Memory:
 
 def _is_sorted(order: list[int]) -> bool:
     return order == list(range(len(order)))
-
-
-def _inverse(order: list[int]) -> list[int]:
-    return [order.index(d) for d in range(len(order))]
 
 
 def _first(op: Builder, x: ir.Value, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None) -> int:
