@@ -57,6 +57,12 @@ def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
     return max(known, key=_PRECISION.index, default=None)
 
 
+def coarsened(dtype: torch.dtype, precision: torch.dtype | None) -> torch.dtype | None:
+    """A floating dtype, of a complex one that of the parts, or ``precision`` if that rounds more; None of others."""
+    own = coarsest([dtype])
+    return own and coarsest([own, precision or own])
+
+
 def is_coarser(dtype: torch.dtype, other: torch.dtype) -> bool:
     """Whether both are floating dtypes, and the first rounds more."""
     return dtype != other and {dtype, other} <= set(_PRECISION) and coarsest([dtype, other]) == dtype

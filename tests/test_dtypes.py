@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from dort_compare.dtypes import as_held, coarsest, dtype_name, is_coarser, is_floating_tensor, is_half_tensor
+from dort_compare.dtypes import as_held, coarsened, coarsest, dtype_name, is_coarser, is_floating_tensor, is_half_tensor
 
 
 def test_a_dtype_is_named_without_the_package() -> None:
@@ -44,6 +44,13 @@ def test_only_tensors_are_floating_or_half(value: Any, floating: bool, half: boo
 )
 def test_the_coarsest_floating_dtype(dtypes: list[torch.dtype], expected: torch.dtype | None) -> None:
     assert coarsest(dtypes) == expected
+
+
+def test_a_floating_dtype_is_coarsened_to_a_precision() -> None:
+    assert coarsened(torch.float32, torch.bfloat16) == torch.bfloat16
+    assert coarsened(torch.float16, torch.float32) == torch.float16
+    assert coarsened(torch.complex64, None) == torch.float32
+    assert coarsened(torch.int64, torch.float16) is None
 
 
 def test_only_floating_dtypes_are_coarser_than_others() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from dort_compare.dtypes import HALF, coarsest, dtype_name
+from dort_compare.dtypes import HALF, coarsened, coarsest, dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
@@ -100,8 +100,7 @@ def _row(
         if kind != "gradient" or got is None or one.any():
             return row
         expected = got = one
-    own = coarsest([expected.dtype])
-    coarse = own and coarsest([own, precision or own])
+    coarse = coarsened(expected.dtype, precision)
     if coarse not in HALF:
         without = _measured(row, expected, got, None, coarse)
         if without.ok:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from dort_compare.align.sightings import GraphCall, Sighting
-from dort_compare.dtypes import coarsest
+from dort_compare.dtypes import coarsened
 from dort_compare.measure.distance.metrics import Distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
@@ -173,8 +173,7 @@ class Matches:
         return partial(noise_floor, self._coarsest(expected), numel=expected.numel())
 
     def _coarsest(self, expected: torch.Tensor) -> torch.dtype | None:
-        own = coarsest([expected.dtype])
-        return own and coarsest([own, self._precision or own])
+        return coarsened(expected.dtype, self._precision)
 
 
 def _closer(one: Distance, other: Distance) -> bool:
