@@ -235,7 +235,7 @@ def foreign_kind(value: Any) -> str | None:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             return f"a {str(value.layout).removeprefix('torch.')} tensor"
-        return None if _holds(value.dtype) else f"a {str(value.dtype).removeprefix('torch.')} tensor"
+        return None if _holds(value.dtype) else f"a {dtype_name(value.dtype)} tensor"
     if isinstance(value, torch.SymInt) and value.node.is_nested_int():
         return "a size of a nested tensor"
     return None if is_number(value) or value is None else f"a {type(value).__name__}"

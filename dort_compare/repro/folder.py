@@ -12,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import torch
 
+from dort_compare.dtypes import dtype_name
 from dort_compare.dump.files import writing
 from dort_compare.dump.staging import staged
 from dort_compare.dump.tensors import save_tensors
@@ -95,7 +96,7 @@ def _readme(case: Case) -> str:
 
 def _measured(result: Result) -> str:
     name = f"`{printable(result.name)}`"
-    shape = f"{str(result.expected.dtype).removeprefix('torch.')} {list(result.expected.shape)}"
+    shape = f"{dtype_name(result.expected.dtype)} {list(result.expected.shape)}"
     if result.value is None:
         return f"{name} ({shape}): {printable(str(result.error))}."
     found = distance(result.expected, result.value).between("torch", "ONNX")

@@ -28,7 +28,7 @@ class Node:
 
     @property
     def has_body(self) -> bool:
-        return any(attribute.HasField("g") or attribute.graphs for attribute in self.proto.attribute)
+        return next(bodies(self.proto), None) is not None
 
 
 @dataclass(eq=False)
