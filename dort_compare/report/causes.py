@@ -65,10 +65,10 @@ def tally(words: Iterable[str]) -> str:
     return ", ".join(f"{number} {word}" for word, number in Counter(words).items()) or "none"
 
 
-def few(names: Sequence[str], limit: int = _NAMES) -> str:
+def few(names: Sequence[str]) -> str:
     """The first of some names, and how many more there are."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def _agreement(report: Report) -> str:

@@ -25,12 +25,10 @@ class Execution:
         self.live = dict(inputs)
         self._engine = engine
 
-    def advance(
-        self, nodes: Sequence[Node], replaced: Mapping[str, torch.Tensor] | None = None
-    ) -> dict[str, torch.Tensor]:
-        """Runs ``nodes`` on the live values, those of ``replaced`` in their places, and returns their tensors."""
+    def advance(self, nodes: Sequence[Node]) -> dict[str, torch.Tensor]:
+        """Runs ``nodes`` on the live values and returns their tensors."""
         wanted = [name for node in nodes for name in self.flow.tensors_of(node)]
-        found = run_nodes(self._engine, self.flow, nodes, self.live, wanted, replaced)
+        found = run_nodes(self._engine, self.flow, nodes, self.live, wanted)
         self.live.update(found)
         return found
 
