@@ -63,7 +63,7 @@ def graph_rows(
             del found
     except Exception as problem:
         if is_behind and _is_of_torch(problem) and (rest := _rest(run, seen)):
-            yield judge.not_run(rest[0], "torch refuses what a graph that departs has handed on")
+            yield judge.not_run(rest[0])
             return
         problem.add_note(f"of {run.phase} graph {run.index}")
         raise

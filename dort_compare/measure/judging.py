@@ -24,6 +24,7 @@ from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
 _NO_VALUE = "no ONNX value stands for it"
+_NOT_RUN = "torch refuses what a graph that departs has handed on"
 _COMPLEX = "complex; its real and imaginary parts are compared"
 
 
@@ -54,12 +55,11 @@ class Judge:
             return self._row(node, expected, "unaligned", reason=opaque or no_value, onnx_value=stands)
         return self._compared(executed, executed.own, onnx, precision, inherits)
 
-    def not_run(self, node: fx.Node, reason: str) -> Row:
-        """The row of a value that neither side computes."""
+    def not_run(self, node: fx.Node) -> Row:
+        """The row of a value that neither side computes, for torch refuses its operands."""
         traced = node.meta["val"]
-        return self._row(
-            node, torch.empty(hints(traced.shape) or (), dtype=traced.dtype, device="meta"), "unaligned", reason=reason
-        )
+        value = torch.empty(hints(traced.shape) or (), dtype=traced.dtype, device="meta")
+        return self._row(node, value, "unaligned", reason=_NOT_RUN)
 
     def _compared(
         self, executed: Executed, own: torch.Tensor, onnx: OnnxValue, precision: torch.dtype | None, inherits: bool

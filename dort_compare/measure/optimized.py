@@ -19,7 +19,6 @@ from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace import GraphRun
 from dort_compare.trace.as_it_is import AS_IT_IS
-from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.onnx import optimized
 
 
@@ -47,7 +46,7 @@ class Optimized:
 def optimized_rows(
     run: GraphRun,
     settings: SessionSettings,
-    memory: int = MEMORY,
+    memory: int,
     watches: Sequence[Watch] = (),
     rewrites: bool = False,
 ) -> Optimized:
@@ -70,9 +69,9 @@ def shipped_rows(
     run: GraphRun,
     lowered: Iterable[Row],
     settings: SessionSettings,
-    memory: int = MEMORY,
-    watches: Sequence[Watch] = (),
-    rewrites: bool = False,
+    memory: int,
+    watches: Sequence[Watch],
+    rewrites: bool,
 ) -> Optimized:
     """``optimized_rows``, and once more with the optimizers off where one departs that is right among the ``lowered``.
 
@@ -88,8 +87,8 @@ def shipped_rows(
 def unexplained(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
-    observed: Sequence[Observed] = (),
-    departure: Divergence | None = None,
+    observed: Sequence[Observed],
+    departure: Divergence | None,
 ) -> frozenset[int]:
     """The graphs to be looked at as ONNX Runtime runs them, for no op of theirs says why a result departs.
 
@@ -106,11 +105,11 @@ def unexplained(
 def judge_shipped(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
-    lineage: Lineage | None = None,
-    departure: Divergence | None = None,
-    shipped: Optimized | None = None,
-    observed: Sequence[Observed] = (),
-    fallbacks: int = 0,
+    lineage: Lineage,
+    departure: Divergence | None,
+    shipped: Optimized | None,
+    observed: Sequence[Observed],
+    fallbacks: int,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
     """``judge``, with what departs in the optimized models alone, or between the program that ran and those exposed.
 
@@ -146,7 +145,7 @@ def _made_for(row: Row) -> tuple[str, ...]:
     return (row.call, row.fx_node, *row.fused)
 
 
-def _in_optimized(row: Row, shipped: Optimized, lineage: Lineage | None) -> Divergence:
+def _in_optimized(row: Row, shipped: Optimized, lineage: Lineage) -> Divergence:
     """The cause that ``row`` is, or that with the optimizers off, which go over more, if it departs so too."""
     where = "only in the optimized model"
     made_for = _made_for(row)
