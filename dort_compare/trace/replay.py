@@ -92,11 +92,11 @@ class Replay:
         sizes = (value.double().abs() for value in self._values.values() if is_floating_tensor(value))
         return max((float(size.masked_fill(~(size < below), 0).max()) for size in sizes if size.numel()), default=0.0)
 
-    def operand(self, node: fx.Node, position: int) -> torch.Tensor | None:
-        """The tensor that ``node`` reads as its argument number ``position``; None where it is unknown."""
-        argument = node.args[position]
+    def first_operand(self, node: fx.Node) -> torch.Tensor | None:
+        """The tensor that ``node`` reads as its first argument; None where it is unknown."""
         self._change = None
         try:
+            argument = node.args[0]
             self._make_chain(in_float64=False)
             value = self._operand(argument) if isinstance(argument, fx.Node) else None
         except REFUSALS as problem:

@@ -60,5 +60,5 @@ def _sorted_operand(replay: Replay, node: fx.Node) -> tuple[torch.Tensor, fx.Nod
     dim = None if call is None or position != 1 else sorted_dim(call)
     if call is None or dim is None:
         return None
-    x = replay.operand(call, 0)
+    x = replay.first_operand(call)
     return None if x is None else (x, call, dim, not keeps_dim(call) and node.meta["val"].ndim < x.ndim)
