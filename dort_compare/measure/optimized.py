@@ -9,12 +9,13 @@ from typing import Any
 import onnx_ir as ir
 
 from dort_compare.align.optimized import align_optimized
+from dort_compare.measure.divergence import Divergence, Judgement, at_row
 from dort_compare.measure.graph_rows import Watch, graph_rows
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
-from dort_compare.measure.verdict import Divergence, Judgement, at_row, judge
+from dort_compare.measure.verdict import judge
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace import GraphRun

@@ -2,96 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.metrics import Distance
+from dort_compare.measure.divergence import Divergence, Judgement, at_row, outside
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.reach import Lineage, Reach
-from dort_compare.measure.rows import Row, json_number
+from dort_compare.measure.reach import Lineage
+from dort_compare.measure.rows import Row
 
-Judgement = Literal["agree", "diverge"]
 Named = Mapping[tuple[int, str], Row]
 """The rows by graph and FX node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Divergence:
-    """A value that departs by itself, or makes more than noise of noise, and why it is held to.
-
-    Distances are in the unit of the values.
-
-    Attributes:
-        phase: of its graph, or "eager" for what departs before ONNX.
-        fx_node: the call that computes it, or the calls, in order, that depart together; the name of an output or
-            gradient where no call is the cause.
-        target: the ATen overload that is called.
-        onnx_value: the ONNX value that stands for it; None if none does.
-        onnx_nodes: the ONNX nodes that compute it.
-        module: path of the module, "" outside of all.
-        source: file:line of the caller's code, "" where that is not known.
-        reason: in words.
-        inherited: the distance where each side has its own earlier values.
-        local: the distance where ONNX has torch's operands.
-        noise_floor: the largest local error that is noise.
-        torch_vs_float64: the largest distance of torch's elements from float64's, on the same operands where that was
-            measured.
-        onnx_vs_float64: the same of ONNX's.
-        reach: what it reaches: later values, outputs and gradients.
-        graph: the number of its graph.
-        operands: the values of the graph that the call reads.
-    """
-
-    phase: str
-    fx_node: str
-    target: str = ""
-    onnx_value: str | None = None
-    onnx_nodes: tuple[str, ...] = ()
-    module: str = ""
-    source: str = ""
-    reason: str
-    inherited: Distance | None = None
-    local: Distance | None = None
-    noise_floor: float | None = None
-    torch_vs_float64: Number | None = None
-    onnx_vs_float64: Number | None = None
-    reach: Reach | None = None
-    graph: int | None = None
-    operands: tuple[str, ...] = ()
-
-    @property
-    def further(self) -> Literal["ONNX", "torch"] | None:
-        """Which side is further from float64; None where that is not known, as of NaN or inf that stand on one side,
-        unless float64 has the same on the other."""
-        if self.torch_vs_float64 is None or self.onnx_vs_float64 is None:
-            return None
-        is_settled = (self.torch_vs_float64 == math.inf) != (self.onnx_vs_float64 == math.inf)
-        if not is_settled and any(found is not None and found.finding for found in (self.local, self.inherited)):
-            return None
-        return "ONNX" if self.onnx_vs_float64 > self.torch_vs_float64 else "torch"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "phase": self.phase,
-            "fx_node": self.fx_node,
-            "target": self.target,
-            "onnx_value": self.onnx_value,
-            "onnx_nodes": list(self.onnx_nodes),
-            "module": self.module,
-            "source": self.source,
-            "reason": self.reason,
-            "inherited": self.inherited.to_json() if self.inherited else None,
-            "local": self.local.to_json() if self.local else None,
-            "noise_floor": json_number(self.noise_floor),
-            "torch_vs_float64": json_number(self.torch_vs_float64),
-            "onnx_vs_float64": json_number(self.onnx_vs_float64),
-            "further_from_float64": self.further,
-            "reaches": self.reach.to_json() if self.reach else None,
-            "graph": self.graph,
-            "operands": list(self.operands),
-        }
 
 
 def judge(
@@ -127,13 +48,13 @@ def judge(
     if result is not None:
         return "diverge", (result,)
     if fallbacks and not rows:
-        return "diverge", (_outside("", "nothing was compared: all that was compiled ran in eager torch"),)
+        return "diverge", (outside("", "nothing was compared: all that was compiled ran in eager torch"),)
     found = [row.inherited for row in rows] if rows else [row.distance for row in outcome]
     if not any(map(_has_numbers, found)):
-        return "diverge", (_outside("", f"nothing was compared{_without_numbers(found)}"),)
+        return "diverge", (outside("", f"nothing was compared{_without_numbers(found)}"),)
     silent = {row.graph for row in rows if not _is_unset(row)} - {row.graph for row in rows if row.inherited}
     if silent and not outcome:
-        return "diverge", (_outside("", f"nothing was compared of graph {min(silent)}"),)
+        return "diverge", (outside("", f"nothing was compared of graph {min(silent)}"),)
     absent = None if lineage is None or outcome else _absent_result(rows, lineage)
     return ("agree", ()) if absent is None else ("diverge", (absent,))
 
@@ -179,48 +100,6 @@ def _without_numbers(found: Iterable[Distance | None]) -> str:
     return ": all that was measured is empty or NaN; other inputs may tell" if any(found) else ""
 
 
-def at_row(row: Row, lineage: Lineage | None) -> Divergence:
-    """The cause that a row is which diverges."""
-    measured = row.local is not None and row.local_torch_vs_float64 is not None
-    divergence = Divergence(
-        phase=row.phase,
-        fx_node=row.call,
-        target=row.target,
-        onnx_value=row.onnx_value,
-        onnx_nodes=row.onnx_nodes,
-        module=row.module,
-        source=row.source,
-        reason="",
-        inherited=row.inherited,
-        local=row.local,
-        noise_floor=row.noise_floor,
-        torch_vs_float64=row.local_torch_vs_float64 if measured else row.torch_vs_float64,
-        onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
-        reach=lineage.reached(row.graph, row.call) if lineage else None,
-        graph=row.graph,
-        operands=lineage.operands(row.graph, row.call) if lineage else (),
-    )
-    return replace(divergence, reason=_reason(divergence, row))
-
-
-def _reason(divergence: Divergence, row: Row) -> str:
-    if row.reason:
-        return row.reason
-    found = row.local or row.inherited
-    assert found is not None
-    if found.finding:
-        right = {"ONNX": "torch", "torch": "ONNX"}.get(divergence.further or "")
-        return found.finding + (f"; float64 has what {right} has" if right else "")
-    where = " on the same operands" if row.local else ""
-    reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
-    if divergence.further is None:
-        return reason
-    errors = f"{divergence.onnx_vs_float64:.3g} against {divergence.torch_vs_float64:.3g}"
-    if divergence.further == "torch":
-        errors = f"{divergence.torch_vs_float64:.3g} against {divergence.onnx_vs_float64:.3g}"
-    return f"{reason}; {divergence.further} is further from float64 ({errors})"
-
-
 def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lineage | None) -> Divergence | None:
     """Where an output or gradient departs although every op is right; None where none does."""
     inheriting = [row for row in rows if row.status == "inherits" and row.inherited is not None]
@@ -233,7 +112,7 @@ def _of_results(rows: Sequence[Row], outcome: Sequence[OutcomeRow], lineage: Lin
                 return _enlarged(enlarging, f"{what} departs", lineage, rows)
             if lineage is not None and (made := _made_there(rows, wrong, lineage)):
                 return made
-        return _outside(what, _outcome_reason(wrong))
+        return outside(what, _outcome_reason(wrong))
     return None if lineage is None or outcome else _of_results_alone(rows, inheriting, lineage)
 
 
@@ -344,7 +223,3 @@ def _outcome_reason(row: OutcomeRow) -> str:
         f"{gap}, although neither tracing nor an op of the compiled graphs departs by itself: what is noise in a value "
         "that one graph hands on, as forward to backward, is enlarged by another, or in eager torch between them"
     )
-
-
-def _outside(what: str, reason: str) -> Divergence:
-    return Divergence(phase="eager", fx_node=what, reason=reason)

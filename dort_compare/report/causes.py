@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dort_compare.errors import shortened
+from dort_compare.measure.divergence import Divergence
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
-from dort_compare.measure.verdict import Divergence
 from dort_compare.plain import printable
 
 if TYPE_CHECKING:

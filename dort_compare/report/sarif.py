@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dort_compare.measure.verdict import Divergence
+from dort_compare.measure.divergence import Divergence
 from dort_compare.plain import printable
 from dort_compare.report.causes import cause_text
 

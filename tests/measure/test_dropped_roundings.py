@@ -15,7 +15,7 @@ from torch import nn
 
 import dort_compare
 from dort_compare.measure import optimized as optimized_room
-from dort_compare.measure.verdict import Divergence
+from dort_compare.measure.divergence import Divergence
 from dort_compare.offline import check
 
 HALF = torch.float16

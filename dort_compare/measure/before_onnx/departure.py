@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dort_compare.measure.before_onnx.modules import ModuleRow, departures
+from dort_compare.measure.divergence import Divergence
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.verdict import Divergence
 
 
 def first_departure(modules: Sequence[ModuleRow], reference: Sequence[OutcomeRow]) -> Divergence | None:

@@ -14,7 +14,7 @@ from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff import outputs as returned
 from dort_compare.measure.diff.value_rows import ValueRow
-from dort_compare.measure.verdict import Judgement
+from dort_compare.measure.divergence import Judgement
 from dort_compare.trace.dataflow import Dataflow, Node
 
 _USUAL = {"dilations": 1, "output_padding": 0, "pads": 0, "strides": 1}
