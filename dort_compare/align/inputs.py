@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import onnx
 import torch
 
+from dort_compare.align.drawn import drawn_for
 from dort_compare.align.names import by_name
 from dort_compare.align.orders import Order
-from dort_compare.align.paired_inputs import Sizes, pair_inputs, sizes_fit, type_of
+from dort_compare.align.paired_inputs import Sizes, dtype_of, pair_inputs, sizes_fit, type_of
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
-from dort_compare.dtypes import dtype_name, dtype_of_onnx
+from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.signature import inverse
-from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.execution import constant
-from dort_compare.trace.passages import RESHAPES
 
-SIZE = 4
-"""Of a dimension that the model leaves open."""
-_LIMIT = 2**31  # elements
-_PASSES_ON = RESHAPES | {"Identity", "Cast"}
-_JOINS = frozenset(["Concat", "Mul"])
-_SIZES = frozenset([("ConstantOfShape", 0), ("Expand", 1), ("Range", 1), ("Reshape", 1)])
-"""Operands, by operator and place, that are sizes."""
-_VARIANCES = frozenset([("BatchNormalization", 4), ("Sqrt", 0)])
-"""Operands that are not below 0."""
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
 
 
@@ -124,7 +113,7 @@ def _cast(
     done = Counter[str]()
     for one, other in pairs:
         sources = [name for name in dict.fromkeys((one, other)) if name in given]
-        dtypes = _dtype(flows[0], one), _dtype(flows[1], other)
+        dtypes = dtype_of(flows[0], one), dtype_of(flows[1], other)
         if len(sources) != 1 or given[sources[0]].dtype not in dtypes or dtypes[0] == dtypes[1]:
             continue
         tensor = given[sources[0]]
@@ -153,7 +142,7 @@ def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -
 
 
 def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    wanted, shape = _dtype(flow, name), type_of(flow, name)[1]
+    wanted, shape = dtype_of(flow, name), type_of(flow, name)[1]
     if tensor.dtype != wanted or not (shape is None or sizes_fit(shape, tensor.shape)):
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
@@ -161,15 +150,6 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
             f"and {dtype_name(tensor.dtype)} {'x'.join(map(str, tensor.shape)) or 'scalar'} is given"
         )
     return tensor.contiguous()
-
-
-def _dtype(flow: Dataflow, name: str) -> torch.dtype:
-    element = type_of(flow, name)[0]
-    dtype = dtype_of_onnx(element)
-    if dtype is None:
-        kind = onnx.TensorProto.DataType.Name(element)
-        raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have")
-    return dtype
 
 
 def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: Values) -> list[str]:
@@ -224,103 +204,10 @@ def _take_random(
         order = pairs.get((one, other), ())
         taking = [(flow, name, turn) for flow, name, turn in ((flows[0], one, ()), (flows[1], other, order)) if name]
         shapes = [_turned(type_of(flow, name)[1], turn) for flow, name, turn in taking]
-        value = _draw([(flow, name) for flow, name, _ in taking], shapes, generator)
+        value = drawn_for([(flow, name) for flow, name, _ in taking], shapes, generator)
         is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in shapes)
         if one:
-            values[0][one] = value.to(_dtype(flows[0], one))
+            values[0][one] = value.to(dtype_of(flows[0], one))
         if other:
-            values[1][other] = (value.permute(inverse(order)) if order else value).to(_dtype(flows[1], other))
+            values[1][other] = (value.permute(inverse(order)) if order else value).to(dtype_of(flows[1], other))
     return drawn, is_guess
-
-
-def _draw(
-    takers: Sequence[tuple[Dataflow, str]], shapes: Sequence[Sizes | None], generator: torch.Generator
-) -> torch.Tensor:
-    """A random value in sizes that each of the inputs takes, of numbers that the dtypes of all of them hold."""
-    flow, name = takers[0]
-    sizes = _sizes(shapes)
-    if sizes is None:
-        raise UsageError(f"{flow.title}: input {name!r} declares no shape to draw values in; give --inputs")
-    declared = "x".join(map(str, sizes))
-    if min(sizes, default=0) < 0:
-        raise UsageError(
-            f"{flow.title}: input {name!r} is declared as {declared}, and no dimension can be negative; leave it open, "
-            "or give it its size"
-        )
-    if math.prod(sizes) > _LIMIT:
-        raise UsageError(
-            f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
-        )
-    dtypes = [_dtype(*taker) for taker in takers]
-    dtype = dtypes[0]
-    if dtype == torch.bool:
-        return torch.randint(2, sizes, generator=generator, device="cpu").bool()
-    if dtype.is_floating_point or dtype.is_complex:
-        drawn = torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu")
-        return rounded(drawn.abs() if any(_is_variance(*taker) for taker in takers) else drawn, dtypes)
-    if math.prod(sizes) == 1 and any(_is_size(*taker) for taker in takers):
-        return torch.full(sizes, SIZE, dtype=dtype, device="cpu")
-    limits = [torch.iinfo(dtype) for dtype in dtypes]
-    rows = min((rows for taker in takers if (rows := _rows(*taker)) is not None), default=None)
-    if rows is None and all(limit.bits <= 16 for limit in limits) and not any(_may_be_places(*each) for each in takers):
-        low, high = max(limit.min for limit in limits), min(limit.max for limit in limits)
-        return torch.randint(low, high + 1, sizes, generator=generator, device="cpu").to(dtype)
-    most = min(2 if rows is None else rows, *(limit.max for limit in limits))
-    return torch.randint(most, sizes, generator=generator, device="cpu").to(dtype)
-
-
-def _sizes(declared: Sequence[Sizes | None]) -> list[int] | None:
-    """What one model leaves open, the other may say; None where none says how many dimensions there are."""
-    shapes = [shape for shape in declared if shape is not None]
-    if not shapes:
-        return None
-    return [next((size for size in sizes if size is not None), SIZE) for sizes in zip(*shapes, strict=True)]
-
-
-def _is_size(flow: Dataflow, name: str) -> bool:
-    """Whether an integer is one of the sizes that a node is told."""
-    reading = _reading(flow, name, _PASSES_ON | _JOINS)
-    return any((node.proto.op_type, slot) in _SIZES for node, slot in reading)
-
-
-def _is_variance(flow: Dataflow, name: str) -> bool:
-    """Whether a float below 0 would give nothing but NaN: what a batch norm divides by, or what a root is taken of, a
-    small number added perhaps."""
-    reading = _reading(flow, name, _PASSES_ON | {"Add"})
-    return any((node.proto.op_type, slot) in _VARIANCES for node, slot in reading)
-
-
-def _rows(flow: Dataflow, name: str) -> int | None:
-    """How many rows the tables have that an integer input picks from; None where it picks from none."""
-    found = []
-    for node, slot in _reading(flow, name, _PASSES_ON):
-        if node.proto.op_type == "Gather" and slot == 1:
-            axis = next((a.i for a in node.proto.attribute if a.name == "axis"), 0)
-            shape = _shape(flow, node.operands[0])
-            found += [shape[axis]] if shape and -len(shape) <= axis < len(shape) else []
-    known = [size for size in found if size]
-    return max(1, min(known)) if known else None
-
-
-def _may_be_places(flow: Dataflow, name: str) -> bool:
-    """Whether narrow integers become such as operators take for places, which none takes from narrow ones."""
-    casts = (node for node, _ in _reading(flow, name, _PASSES_ON) if node.proto.op_type == "Cast")
-    return any(a.i in (onnx.TensorProto.INT32, onnx.TensorProto.INT64) for node in casts for a in node.proto.attribute)
-
-
-def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Node, int]]:
-    """Who reads a value, or what operators of ``through`` make of it: node and which operand."""
-    todo, seen = [name], {name}
-    while todo:
-        for node, slot in flow.readers.get(todo.pop(), ()):
-            yield node, slot
-            op_type = node.proto.op_type
-            if op_type in through and (slot == 0 or op_type in _JOINS):
-                todo += [result for result in node.results if result not in seen]
-                seen.update(node.results)
-
-
-def _shape(flow: Dataflow, name: str) -> Sizes:
-    if name in flow.constants:
-        return list(flow.constants[name].dims)
-    return type_of(flow, name)[1] or [] if name in flow.inputs else []

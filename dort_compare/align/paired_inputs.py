@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import onnx
+import torch
+
 from dort_compare.align.orders import Order
 from dort_compare.align.tensor_types import sizes
 from dort_compare.align.two_dtypes import are_of_one_kind
+from dort_compare.dtypes import dtype_of_onnx
+from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow
 
 Sizes = Sequence[int | None]
@@ -20,6 +25,16 @@ def type_of(flow: Dataflow, name: str) -> Declared:
     """What an input is declared as."""
     kind = flow.inputs[name].type.tensor_type
     return kind.elem_type, sizes(kind) if kind.HasField("shape") else None
+
+
+def dtype_of(flow: Dataflow, name: str) -> torch.dtype:
+    """The dtype that an input is declared in. Raises UsageError where torch has none such."""
+    element = type_of(flow, name)[0]
+    dtype = dtype_of_onnx(element)
+    if dtype is None:
+        kind = onnx.TensorProto.DataType.Name(element)
+        raise UsageError(f"{flow.title}: input {name!r} is of type {kind}, which torch does not have")
+    return dtype
 
 
 class _Likeness(NamedTuple):
