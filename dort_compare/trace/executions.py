@@ -111,23 +111,35 @@ def executions(
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)
         for fx_node, step in steps.items():
-            if not isinstance(step.value, torch.Tensor):
-                name = named.get(fx_node, "")
-                if first.get(name) == fx_node:
-                    yield from _number(Executed(step, name, theirs[name], [found[name] for found in alone]))
-                continue
-            if fx_node not in named:
-                yield Executed(step)
-                continue
-            name = named[fx_node]
-            if first[name] == fx_node:
-                runs, replay = [found[name] for found in alone], again[name]
-                shows = _shows(step, plain, parts)
-                yield Executed(step, name, theirs[name], runs, replay, _expected(step, replay), shows)
-            else:
-                before = next((value for read, value in step.operands.items() if plain.get(read) == name), None)
-                yield Executed(step, name, theirs[name], [] if before is None else [before])
-        del window, steps, step, theirs, alone, again  # before the next window is made
+            name = named.get(fx_node, "")
+            runs = [found[name] for found in alone] if first.get(name) == fx_node else None
+            yield from _executed(step, name, theirs.get(name), runs, again.get(name), plain, parts)
+        del window, steps, step, theirs, alone, again, runs  # before the next window is made
+
+
+def _executed(
+    step: Step,
+    name: str,
+    own: torch.Tensor | None,
+    runs: Sequence[torch.Tensor | ExecutionError] | None,
+    again: Replay | None,
+    stands_for: Mapping[str, str],
+    parts: Parts,
+) -> Iterator[Executed]:
+    """A step with its ONNX value, whose ``name`` is "" where there is none, and nothing for a number that is right.
+
+    ``runs`` are those on torch's operands; None where the value stands for an earlier step.
+    """
+    if not isinstance(step.value, torch.Tensor):
+        if runs is not None:
+            yield from _number(Executed(step, name, own, runs))
+    elif not name:
+        yield Executed(step)
+    elif runs is not None:
+        yield Executed(step, name, own, runs, again, _expected(step, again), _shows(step, stands_for, parts))
+    else:
+        before = next((value for read, value in step.operands.items() if stands_for.get(read) == name), None)
+        yield Executed(step, name, own, [] if before is None else [before])
 
 
 def _number(executed: Executed) -> Iterator[Executed]:
