@@ -43,6 +43,7 @@ class KeptPiece:
 
 _LOG = logging.getLogger("dort_compare.backends")
 Keep = Callable[[fx.GraphModule, Lowered, Program], KeptPiece]
+Kept = Callable[[fx.GraphModule, Lowered, Program], Boxed]
 
 
 def compile_graph(
@@ -74,7 +75,7 @@ def compile_graph(
 def _compiled(
     graph_module: fx.GraphModule, build: Building, keep: Keep, told: Compilation, serving: bool
 ) -> tuple[Boxed, Sequence[Fallback]]:
-    options, phase = build.options, build.phase
+    options, is_training = build.options, build.phase != "inference"
 
     def kept(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
         with told.stages("dump") if options.dump else nullcontext():
@@ -84,34 +85,57 @@ def _compiled(
 
     left: Mapping[str, str] = {}
     if serving and options.fallback:
-        left = left_to_torch(graph_module, is_recorded=options.cudagraphs, is_training=phase != "inference")
+        left = left_to_torch(graph_module, is_recorded=options.cudagraphs, is_training=is_training)
     reasons = _without(left, build.refused(graph_module)) if options.fallback else {}
     if not reasons:
-        try:
-            split, built = _built(graph_module, build, left, serving and phase == "backward")
-        except (RuntimeUnavailableError, UsageError):
+        boxed, reasons = _whole_or_left(graph_module, build, kept, told, left, serving)
+        if boxed is not None:
+            return boxed, ()
+    return _cut(graph_module, build, kept, told, left, reasons)
+
+
+def _whole_or_left(
+    graph_module: fx.GraphModule, build: Building, keep: Kept, told: Compilation, left: Mapping[str, str], serving: bool
+) -> tuple[Boxed | None, dict[str, str]]:
+    """The boxed callable for a graph of which nothing but what is ``left`` to torch stays out; None, and what to cut it
+    around, where that fails."""
+    options, phase = build.options, build.phase
+    try:
+        split, built = _built(graph_module, build, left, serving and phase == "backward")
+    except (RuntimeUnavailableError, UsageError):
+        raise
+    except Exception as problem:
+        if not options.fallback:
             raise
-        except Exception as problem:
-            if not options.fallback:
-                raise
-            with told.stages("cut"):
-                reasons = _without(left, _reasons(options, graph_module, build.example_inputs, phase, problem))
-            if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
-                build.refuse(graph_module, reasons)
-        else:
-            if split is None:
-                return kept(graph_module, *built[0]), ()
-            for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
-                install(split, name, kept(piece, lowered, program), lowered.signature)
-            told.in_torch = left
-            return in_order(split), ()
+        with told.stages("cut"):
+            reasons = _without(left, _reasons(options, graph_module, build.example_inputs, phase, problem))
+        if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
+            build.refuse(graph_module, reasons)
+        return None, reasons
+    if split is None:
+        return keep(graph_module, *built[0]), {}
+    for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
+        install(split, name, keep(piece, lowered, program), lowered.signature)
+    told.in_torch = left
+    return in_order(split), {}
+
+
+def _cut(
+    graph_module: fx.GraphModule,
+    build: Building,
+    keep: Kept,
+    told: Compilation,
+    left: Mapping[str, str],
+    refused: Mapping[str, str],
+) -> tuple[Boxed, Sequence[Fallback]]:
+    """The boxed callable for a graph cut around what is ``refused``, by name with the reason, and ``left`` to torch."""
     with told.stages("cut"):
-        cut = split_graph(graph_module, {**reasons, **left})
+        cut = split_graph(graph_module, {**refused, **left})
     nodes = {node.name: node for node in graph_module.graph.nodes}
-    late = _compile_pieces(cut, build, kept)
-    reasons |= {name: reason for name, reason in late.items() if name in nodes}  # a piece may make views of its own
+    late = _compile_pieces(cut, build, keep)
+    reasons = {**refused, **{name: late[name] for name in late if name in nodes}}  # a piece may make views of its own
     told.in_torch = {**left, **reasons}
-    fallbacks = [Fallback.of(nodes[name], phase, reason) for name, reason in reasons.items()]
+    fallbacks = [Fallback.of(nodes[name], build.phase, reason) for name, reason in reasons.items()]
     if fallbacks:
         warn(fallbacks, graph_module)
     return in_order(cut), fallbacks
@@ -190,7 +214,7 @@ def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
     return {node.name: reason for node in calls}
 
 
-def _compile_pieces(split: fx.GraphModule, build: Building, keep: Callable[..., Boxed]) -> dict[str, str]:
+def _compile_pieces(split: fx.GraphModule, build: Building, keep: Kept) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for name, piece in pieces_of(split).items():
