@@ -65,6 +65,29 @@ def compare(
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
+    _check(model, args, kwargs, backward, loss, autocast, provider, dump, dynamic, options)
+    call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
+    effort = Effort(memory, repeats, optimized, suggest_fp32)
+    beside = _beside(compile_backends)
+    with staged(Path(dump)) if dump is not None else nullcontext() as folder:
+        backend = DebugBackend(**{**_defaults(provider, options), "dump": folder})
+        report = compare_with(model, call, backend, dynamic, effort, beside).report
+        return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
+
+
+def _check(
+    model: object,
+    args: object,
+    kwargs: object,
+    backward: object,
+    loss: object,
+    autocast: object,
+    provider: object,
+    dump: object,
+    dynamic: object,
+    options: Mapping[str, Any],
+) -> None:
+    """Raises UsageError for arguments that ``compare`` does not take."""
     if not isinstance(model, nn.Module):
         raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
@@ -89,13 +112,6 @@ def compare(
         raise UsageError(f"kwargs is a {type(kwargs).__name__}; give the keyword arguments as a dict from their names")
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise UsageError(f"dump is {dump!r}; give a folder")
-    call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
-    effort = Effort(memory, repeats, optimized, suggest_fp32)
-    beside = _beside(compile_backends)
-    with staged(Path(dump)) if dump is not None else nullcontext() as folder:
-        backend = DebugBackend(**{**_defaults(provider, options), "dump": folder})
-        report = compare_with(model, call, backend, dynamic, effort, beside).report
-        return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
 
 def _beside(given: Any) -> dict[str, str | Callable[..., Any]]:
