@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from dort_compare.api import compare
 from dort_compare.cli.frames import theirs
@@ -44,13 +45,12 @@ def trial(
     torch.manual_seed(seed)
     subject = subject_of(Named.of(factory).made(), inputs, seed=seed, backward=backward, what=factory)
     subject.to(provider)
-    module, args, kwargs = subject.module, subject.args, subject.kwargs
-    call = Call(args, kwargs, backward, differentiated, autocast)
+    call = Call(subject.args, subject.kwargs, backward, differentiated, autocast)
     try:
         return compare(
-            module,
-            args,
-            kwargs,
+            subject.module,
+            subject.args,
+            subject.kwargs,
             backward=backward,
             loss=differentiated,
             autocast=autocast,
@@ -62,6 +62,11 @@ def trial(
         raise
     except Exception as problem:  # noqa: BLE001  (whose fault it is, plain eager tells)
         failure = problem
-    with theirs(f"the model of {factory}" + (f", or {loss}," if loss else "")):
-        run_module(module, dict(module.named_parameters()), call)
+    _blame(f"the model of {factory}" + (f", or {loss}," if loss else ""), subject.module, call)
     raise failure
+
+
+def _blame(what: str, module: nn.Module, call: Call) -> None:
+    """Raises UserCodeError, which names ``what``, where the model raises in plain eager torch as well."""
+    with theirs(what):
+        run_module(module, dict(module.named_parameters()), call)
