@@ -12,6 +12,7 @@ from dort_compare.backends.calls import has_effect
 from dort_compare.backends.joint import SAME_ELEMENTS
 from dort_compare.lowering.lower import complex_kind, foreign_kind
 from dort_compare.lowering.registry import registered
+from dort_compare.signature import elements
 
 aten = torch.ops.aten
 
@@ -68,7 +69,7 @@ def _since_product(softmax: fx.Node) -> list[fx.Node] | None:
 
 def _elements(node: fx.Node) -> int:
     value = node.meta.get("val")
-    return value.numel() if isinstance(value, torch.Tensor) else 0
+    return elements(value) or 0 if isinstance(value, torch.Tensor) else 0
 
 
 def _is_elementwise(node: fx.Node) -> bool:

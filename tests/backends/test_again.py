@@ -9,6 +9,7 @@ import pytest
 import torch
 from functorch.compile import aot_function
 from torch import Tensor, fx
+from torch._dynamo.utils import counters
 
 from dort_compare.backends import again
 from dort_compare.backends.forward_backward import rewritten_and_cut
@@ -85,6 +86,19 @@ def of_no_product(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def test_nor_are_those_of_which_more_would_be_computed(function: Function) -> None:
     given, _ = handed_on(function)
     assert SCORES in [tuple(value.shape) for value in given]
+
+
+def test_what_is_computed_again_is_decided_without_a_guard() -> None:
+    """A size of which a softmax is made does not stop the graph from taking another."""
+    torch._dynamo.reset()
+    counters["stats"].clear()
+    compiled = torch.compile(lambda x, places: x[places].softmax(-1), backend="dort")
+    for size in (60, 9000):
+        x, places = torch.randn(size, requires_grad=True), torch.randint(size, SCORES)
+        torch._dynamo.mark_dynamic(x, 0)
+        gradient = torch.autograd.grad(compiled(x, places).square().sum(), x)[0]
+        torch.testing.assert_close(gradient, torch.autograd.grad(x[places].softmax(-1).square().sum(), x)[0])
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 def scaled_by_constants(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
