@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_map_only
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dort_compare.align.traced_calls import (
     TracedCall,
@@ -64,12 +65,20 @@ class GraphCall:
         return next((name for name in found if name is not None), self.active)
 
 
+class Made(NamedTuple):
+    """The FX node, in a run, that made a result of a graph."""
+
+    node: fx.Node
+    run: GraphCall
+
+
 @dataclass(frozen=True, eq=False)
 class Sighting:
     """A tensor that may be what ``call`` took, what it returned, or the gradient of that.
 
     ``leaf`` is known where Python made the call. Elsewhere ``node``, in ``run``, is the FX node of the tensor, and for
-    a gradient ``exit`` the one of the result that it belongs to. One that is not ``firm`` has to prove equal.
+    a gradient ``exit`` the one of the result that it belongs to. One that is not ``firm`` has to prove equal. ``maker``
+    is the FX node, and the run, whose result Python handed on as it is.
     """
 
     kind: Kind
@@ -80,10 +89,13 @@ class Sighting:
     node: fx.Node | None = None
     exit: fx.Node | None = None
     firm: bool = True
+    maker: Made | None = None
 
 
 _Begun = tuple[TracedCall, ModuleCall]
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
+_Memory = tuple[StorageWeakRef, Any, torch.Size, tuple[int, ...]]
+"""Storage, offset, sizes and strides."""
 
 
 class Lookout:
@@ -100,6 +112,7 @@ class Lookout:
         self._traced: dict[TracedGraph, list[TracedCall]] = {}
         self._incoming: dict[TracedGraph, Mapping[int, list[fx.Node]]] = {}
         self._in_part: dict[TracedGraph, set[fx.Node]] = {}
+        self._returned: list[tuple[_Memory, Made]] = []
         self._open: dict[str | None, list[tuple[GraphCall, TracedGraph, list[_Begun]]]] = defaultdict(list)
 
     @contextmanager
@@ -111,24 +124,30 @@ class Lookout:
 
     def execute(self, graph: TracedGraph, arguments: list[Any]) -> Any:
         """Runs one graph; it is for a DebugBackend's ``executing``."""
-        shows = self._gradients(graph) if graph.phase == "backward" else self._outputs(graph)
+        run = None if graph.phase == "backward" else self._run_of(graph)
+        shows = self._gradients(graph) if run is None else self._outputs(graph, run)
 
         def see(node: fx.Node, value: torch.Tensor) -> None:
             for show in shows.pop(node, ()):
                 show(value)
 
-        return tree_map_only(torch.Tensor, _no_view, self._run_graph(graph.graph_module, arguments, see))
+        results = tree_map_only(torch.Tensor, _no_view, self._run_graph(graph.graph_module, arguments, see))
+        if run is not None:
+            self._returned = [*_returned(graph.graph_module.graph, run, results)]
+        return results
 
-    def _outputs(self, graph: TracedGraph) -> _Shows:
+    def _run_of(self, graph: TracedGraph) -> GraphCall:
         active = self.calls.active[-1].module if self.calls.active else ""
-        run = GraphCall(self.calls, self._roots.setdefault(graph, active), active)
+        return GraphCall(self.calls, self._roots.setdefault(graph, active), active)
+
+    def _outputs(self, graph: TracedGraph, run: GraphCall) -> _Shows:
         if graph not in self._traced:
             self._traced[graph] = traced_calls(graph.graph_module.graph)
         begun = []
         shows: _Shows = defaultdict(list)
         for traced in self._traced[graph]:
             name = run.module(traced.module)
-            if name is None or (name == active and traced.depth == 0):
+            if name is None or (name == run.active and traced.depth == 0):
                 continue  # not of the model, or the call that Python is in
             call = self.calls.begin(name)
             begun.append((traced, call))
@@ -172,9 +191,28 @@ class Lookout:
 
     def _left(self, call: ModuleCall, result: Any) -> None:
         for leaf, tensor in leaves(result).items():
-            self._see(Sighting("output", call, tensor.detach(), leaf))
+            self._see(Sighting("output", call, tensor.detach(), leaf, maker=self._maker(tensor)))
             on_gradient(tensor, functools.partial(self._see_gradient, call, leaf))
+
+    def _maker(self, tensor: torch.Tensor) -> Made | None:
+        """What made a tensor that the last run of a graph returned, of one that nothing was done to since."""
+        own = _memory(tensor)
+        return next((made for memory, made in self._returned if not memory[0].expired() and memory == own), None)
 
     def _see_gradient(self, call: ModuleCall, leaf: str, gradient: torch.Tensor) -> None:
         """Not the whole gradient where the graph that returns the tensor reads it too."""
         self._see(Sighting("gradient", call, gradient, leaf, firm=False))
+
+
+def _memory(tensor: torch.Tensor) -> _Memory | None:
+    if tensor.layout != torch.strided or not torch._C._has_storage(tensor):
+        return None
+    return StorageWeakRef(tensor.untyped_storage()), tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def _returned(graph: fx.Graph, run: GraphCall, results: Any) -> Iterator[tuple[_Memory, Made]]:
+    nodes = tree_leaves(graph.output_node().args[0])
+    for node, result in zip(nodes, tree_leaves(results), strict=True):
+        memory = _memory(result) if isinstance(result, torch.Tensor) else None
+        if isinstance(node, fx.Node) and memory is not None:
+            yield memory, Made(node, run)

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import fx
 
-from dort_compare.align.sightings import GraphCall, Sighting
+from dort_compare.align.sightings import GraphCall, Made, Sighting
 from dort_compare.dtypes import coarsened
 from dort_compare.measure.distance.metrics import Distance
 from dort_compare.measure.noise.floor import noise_floor
@@ -25,14 +25,16 @@ from dort_compare.trace.module_calls import Place
 class Match:
     """The value that came closest to what eager has at a place.
 
-    ``fits`` are the nodes whose values have its dtype and shape. Both tensors are kept for as long as the error is not
-    known to be noise, with the ``gaps`` of their elements, once scatter is asked.
+    ``maker`` is what made it, where Python returned a result of a graph. ``fits`` are the nodes whose values have its
+    dtype and shape. Both tensors are kept for as long as the error is not known to be noise, with the ``gaps`` of their
+    elements, once scatter is asked.
     """
 
     error: InheritedError
     run: GraphCall | None
     node: fx.Node | None
     leaf: str | None
+    maker: Made | None = None
     fits: set[fx.Node] = field(default_factory=set)
     expected: torch.Tensor | None = None
     value: torch.Tensor | None = None
@@ -112,7 +114,7 @@ class Matches:
         self.found[place] = match
 
     def _measured(self, expected: torch.Tensor, sighting: Sighting) -> Match:
-        match = Match(self._error(expected, sighting.value), sighting.run, sighting.node, sighting.leaf)
+        match = Match(self._error(expected, sighting.value), sighting.run, sighting.node, sighting.leaf, sighting.maker)
         match.fits = {sighting.node} if sighting.node else set()
         if not match.ok:
             match.expected, match.value = expected, sighting.value.detach()

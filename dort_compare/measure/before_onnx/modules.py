@@ -133,12 +133,11 @@ def _row(place: Place, match: Match | None, reason: str | None, matches: Matches
 
 def _cause(place: Place, match: Match, around: _Surroundings) -> dict[str, Any]:
     """Where the departure enters, as closely as values that agree around it tell."""
-    if match.node is None or match.run is None:
+    node, run = match.maker or (match.node, match.run)
+    nodes = around.since_agreement(node, run) if node is not None and run is not None else []
+    if run is None or not nodes:
         return {"cause": place.call.module}
-    nodes = around.since_agreement(match.node, match.run)
-    if not nodes:
-        return {"cause": place.call.module}
-    paths = [match.run.module_of(node) for node in nodes if not node.meta.get("is_gradient_acc")]
+    paths = [run.module_of(node) for node in nodes if not node.meta.get("is_gradient_acc")]
     return {
         "fx_nodes": tuple(node.name for node in nodes),
         "cause": common_path(paths) if paths else place.call.module,

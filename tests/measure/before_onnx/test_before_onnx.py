@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -119,6 +120,29 @@ def test_a_wrong_decomposition_of_a_gradient_is_named_by_its_module(decompose: A
     assert {row.kind for row in report.modules if row.status == "diverges"} == {"gradient"}
     first = next(row for row in report.modules if row.status == "diverges")
     assert (first.module, first.cause) == ("1.up", "1.act")
+
+
+class Otherwise(nn.Module):
+    """Returns something else where it is compiled, in code of its own."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.breaks = breaks
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.tanh()
+        factor = 1.01 if torch.compiler.is_compiling() else 1.0
+        if self.breaks:
+            torch._dynamo.graph_break()
+        return x.exp(), y * factor
+
+
+def test_what_departs_in_the_models_own_code_is_named_by_node_and_line() -> None:
+    (cause,) = compare(Otherwise(), (torch.randn(6, 4),)).causes
+    line = inspect.getsourcelines(Otherwise.forward)[1] + 1
+    assert (cause.fx_node, cause.module, cause.source) == ("tanh mul", "", f"{__file__}:{line}")
+    (cause,) = compare(Otherwise(breaks=True), (torch.randn(6, 4),)).causes
+    assert cause.fx_node == "mul"
 
 
 class Padded(nn.Module):
