@@ -1185,6 +1185,32 @@ def test_constants_that_numbers_alone_name_are_not_taken_for_inputs() -> None:
     assert diff(model(words), model(named, **parameters)).verdict == "agree"
 
 
+@pytest.mark.parametrize("sizes", [(4, 6, 4), (4, 4, 4), (4, 6, 5)], ids=str)
+@pytest.mark.parametrize("held", ["up_weight, down_weight", "v1, v2"])
+def test_parameters_that_the_other_model_holds_transposed_are_taken_so(sizes: tuple[int, ...], held: str) -> None:
+    """As torch's exporter of TorchScript folds the transposes of linear layers' weights."""
+    if held == "v1, v2" and sizes == (4, 4, 4):
+        pytest.skip("nothing tells them apart")
+    a, b, c = sizes
+    taking = model(f"""agraph (float[2, {a}] x, float[{b}, {a}] p_up_weight, float[{c}, {b}] p_down_weight)
+            => (float[2, {c}] y) {{
+        t = Transpose<perm = [1, 0]>(p_up_weight)
+        h = MatMul(x, t)
+        g = Tanh(h)
+        y = Gemm<transB = 1>(g, p_down_weight)
+    }}""")
+    generator = np.random.default_rng(0)
+    weights = {
+        name: generator.standard_normal(shape).astype(np.float32)
+        for name, shape in zip(held.split(", "), ((a, b), (b, c)), strict=True)
+    }
+    one, two = weights
+    text = f"agraph (float[2, {a}] x) => (float[2, {c}] y) {{ h = MatMul(x, {one}) g = Tanh(h) y = MatMul(g, {two}) }}"
+    for first, second in ((taking, model(text, **weights)), (model(text, **weights), taking)):
+        found = diff(first, second)
+        assert found.verdict == "agree", str(found)
+
+
 def test_tensors_without_elements_are_no_comparison() -> None:
     one, other = (f"agraph (float[0, 3] x) => (float[0, 3] y) {{ y = {operator}(x) }}" for operator in ("Exp", "Neg"))
     found = diff(model(one), model(other))

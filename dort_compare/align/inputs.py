@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from dort_compare.align.drawn import drawn_for
-from dort_compare.align.names import by_name
+from dort_compare.align.held_constants import held_constants
 from dort_compare.align.orders import Order
 from dort_compare.align.paired_inputs import Sizes, dtype_of, pair_inputs, sizes_fit, type_of
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
@@ -17,7 +17,6 @@ from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.signature import inverse
 from dort_compare.trace.dataflow import Dataflow
-from dort_compare.trace.execution import constant
 
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
 
@@ -160,32 +159,11 @@ def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str
         (flows[1], flows[0], {other for _, other in pairs}, values[1]),
     ):
         left = [name for name in taking.inputs if name not in paired and name not in target]
-        matched = _by_type_and_name(left, taking, holding)
-        target.update({name: constant(holding, source) for name, source in matched.items()})
+        matched = held_constants(left, taking, holding)
+        target.update(matched)
         if matched:
             origins.append(f"{len(matched)} of {taking.title} from the constants of {holding.title}")
     return origins
-
-
-def _by_type_and_name(names: list[str], taking: Dataflow, holding: Dataflow) -> dict[str, str]:
-    stock: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
-    for source, tensor in holding.constants.items():
-        stock.setdefault((tensor.data_type, tuple(tensor.dims)), []).append(source)
-    wanted: dict[tuple[int, tuple[int | None, ...]], list[str]] = {}
-    for name in names:
-        element, shape = type_of(taking, name)
-        if shape is not None and (element, tuple(shape)) in stock:
-            wanted.setdefault((element, tuple(shape)), []).append(name)
-    found = {}
-    for key, takers in wanted.items():
-        matched = by_name(takers, stock[key])
-        missing = next((name for name in takers if name not in matched), None)
-        left = len(stock[key]) - len(matched)
-        if missing is not None and left:
-            which = "a constant" if left == 1 else f"any of {left} constants"
-            raise UsageError(f"{taking.title}: input {missing!r} may be {which} of {holding.title}; give --inputs")
-        found.update(matched)
-    return {name: found[name] for name in names if name in found}
 
 
 def _take_random(

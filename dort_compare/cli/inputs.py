@@ -46,7 +46,8 @@ class Spec:
         try:
             if found is None or dtype is None:
                 raise ValueError
-            sizes = tuple(int(size) for size in found["sizes"].split(",") if size.strip())
+            written = found["sizes"].strip().removesuffix(",")
+            sizes = tuple(map(int, written.split(","))) if written else ()
             low, high = (float(end) if end else None for end in (found["low"], found["high"]))
             if high is not None and not -math.inf < (low or 0) < high < math.inf:
                 raise ValueError

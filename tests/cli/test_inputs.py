@@ -72,6 +72,8 @@ def test_seeds_and_gradients():
         "float32",
         "float32[2",
         "f32[-1]",
+        "f32[2,,3]",
+        "f32[,2]",
         "f32[a]",
         "2=f32[2]",
         "f32[2]:",
