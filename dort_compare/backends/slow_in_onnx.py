@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from dort_compare.backends.processor import MULTIPLIES_SLOWLY
 from dort_compare.signature import elements, hints, reads_result
 
 aten = torch.ops.aten
@@ -108,8 +109,9 @@ ATTENTION = {
     aten._scaled_dot_product_flash_attention_for_cpu_backward,
 }
 """Torch's kernels hold few scores at a time, and none behind the diagonal of causal ones."""
-LONG = 2**11
-"""Queries of a head from which on attention is left to torch."""
+LONG = 2**12 if MULTIPLIES_SLOWLY else 2**11
+"""Queries of a head from which on attention is left to torch. Where that multiplies slowly it is behind at any number,
+but ONNX Runtime takes seven times its memory at 4096 (`benchmarks/by_head.py`)."""
 MAPPED = 2**25
 """Bytes from which on glibc has the memory of a tensor mapped anew, and cleared, at every call of torch's."""
 WRITES = {

@@ -7,14 +7,11 @@ import math
 import torch
 from torch import fx
 
+from dort_compare.backends.processor import HAS_AVX512, IS_INTEL
 from dort_compare.signature import elements, hints
 
 aten = torch.ops.aten
 
-HAS_AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-IS_INTEL = "Intel" in torch.cpu.get_capabilities().get("cpu_name", "")
-"""Torch's products of matrices are MKL's, which takes AVX-512 on Intel's processors alone: on AMD's they take twice the
-time of ONNX Runtime's. Its convolutions are oneDNN's, which takes it on both."""
 MANY = 4 * 10**9
 """Multiplications and additions from which on a product of matrices is left to torch."""
 LARGE = 2**17
