@@ -355,15 +355,18 @@ def test_all_that_is_slow_in_onnx_runtime_has_a_lowering() -> None:
     assert slow_in_onnx.SIZES.keys() - lowered == {aten.mvlgamma}, "which torch decomposes"
 
 
+LONG = 2**11
+
+
 @pytest.mark.parametrize(
     ("queries", "is_causal", "trains", "dtype", "left"),
     [
-        (slow_in_onnx.LONG, True, False, torch.float32, {"forward"}),
-        (slow_in_onnx.LONG, False, False, torch.float32, set()),
-        (slow_in_onnx.LONG, False, True, torch.float32, {"forward", "backward"}),
-        (slow_in_onnx.LONG, True, True, torch.float64, {"forward", "backward"}),
-        (slow_in_onnx.LONG, True, False, torch.bfloat16, set()),
-        (slow_in_onnx.LONG - 8, True, True, torch.float32, set()),
+        (LONG, True, False, torch.float32, {"forward"}),
+        (LONG, False, False, torch.float32, set()),
+        (LONG, False, True, torch.float32, {"forward", "backward"}),
+        (LONG, True, True, torch.float64, {"forward", "backward"}),
+        (LONG, True, False, torch.bfloat16, set()),
+        (LONG - 8, True, True, torch.float32, set()),
     ],
 )
 def test_long_attention_on_the_cpu_is_left_where_it_is_causal_or_trained(
@@ -377,6 +380,7 @@ def test_long_attention_on_the_cpu_is_left_where_it_is_causal_or_trained(
     left: set[str],
 ) -> None:
     monkeypatch.setattr(left_to_torch, "ATTENTION", set())
+    monkeypatch.setattr(slow_in_onnx, "LONG", LONG)
 
     def attend(x: torch.Tensor, short: torch.Tensor) -> torch.Tensor:
         return nn.functional.scaled_dot_product_attention(x * 2, short, short.sin(), is_causal=is_causal) * 0.5
