@@ -39,7 +39,6 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     An op rounds the same operands the same way, as kernels do: what a backward graph computes again is what forward has
     computed, and a maximum saved there is still one of the elements.
 
-
     Every op computes in float64 on its operands. A result that its own dtype cannot hold is rounded to the nearest and
     moved by one rounding up or down by chance; what is exact stays exact, so that masks, maxima and what is only moved
     hold still (D. S. Parker, Monte Carlo Arithmetic, 1997: random rounding of what is inexact). What was rounded to an
@@ -55,7 +54,7 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
     share = _SHARES[seed % len(_SHARES)]
-    results, before = (_Chance(each, share, roundings) for each in (seed, ~seed))
+    results, before = (_Chance(each, share, roundings) for each in (2 * seed, 2 * seed + 1))
     return functools.partial(_run, results, before)
 
 
@@ -193,15 +192,16 @@ class _Shaken(Watched):
 
 
 def _number(target: Any, operands: Any) -> int:
-    """The same for calls of one op on the same tensors."""
+    """One for calls of an op on the same tensors, and another for all others."""
     tensors = [each for each in pytree.tree_leaves(operands) if isinstance(each, torch.Tensor)]
     return hash((zlib.crc32(str(target).encode()), *map(_digest, tensors)))
 
 
 def _digest(tensor: torch.Tensor) -> int:
-    value = in_parts(tensor)
-    whole = value.view(torch.uint8) if value.is_floating_point() and value.itemsize == 1 else value
-    return int(torch.hash_tensor(whole).item())
+    if tensor.layout != torch.strided or not tensor.numel():
+        return hash(tuple(tensor.shape))
+    plain = in_parts(tensor.detach()).resolve_neg().cpu().contiguous()
+    return hash((zlib.crc32(plain.view(-1).view(torch.uint8).numpy()), *tensor.shape))
 
 
 def _held(target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[_Held]:
