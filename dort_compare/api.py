@@ -65,7 +65,18 @@ def compare(
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
-    _check(model, args, kwargs, backward, loss, autocast, provider, dump, dynamic, options)
+    _check(
+        model=model,
+        args=args,
+        kwargs=kwargs,
+        backward=backward,
+        loss=loss,
+        autocast=autocast,
+        provider=provider,
+        dump=dump,
+        dynamic=dynamic,
+        options=options,
+    )
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)
     beside = _beside(compile_backends)
@@ -76,6 +87,7 @@ def compare(
 
 
 def _check(
+    *,
     model: object,
     args: object,
     kwargs: object,

@@ -141,6 +141,11 @@ def out_of_memory(problem: BaseException) -> str:
     return f"not enough memory{size}{where}: {_LESS}"
 
 
+def level_of(problem: BaseException) -> int:
+    """At which level of logging to tell what went without: a lack of memory, which can be mended, as a warning."""
+    return logging.WARNING if out_of_memory(problem) else logging.DEBUG
+
+
 def raise_if_short(problem: BaseException) -> None:
     """Raises the ``problem`` again where it is that memory is short."""
     if out_of_memory(problem):

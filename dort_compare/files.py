@@ -120,7 +120,11 @@ def _umask() -> int:
 
 
 def appear(written: Path, path: Path) -> None:
-    """Moves a file to ``path``, in the same file system. Raises FileExistsError where something is there, and
-    OSError."""
+    """Moves a file to ``path``, in the same file system; for a moment that is empty. Raises FileExistsError where
+    something is there, and OSError."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    written.replace(path)
+    try:
+        written.replace(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

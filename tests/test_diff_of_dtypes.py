@@ -187,6 +187,16 @@ def test_bytes_that_become_places_are_few() -> None:
     assert diff(model(text), model(text)).verdict == "agree"
 
 
+def test_a_needless_cast_of_what_is_made_of_weights_in_half_precision_is_named() -> None:
+    weight = np.random.default_rng(0).standard_normal((6, 6)).astype(np.float16)
+    first = model("agraph (float[4, 6] x) => (float[4, 6] z) { y = MatMul(x, w) z = Tanh(y) }", w=np.float32(weight))
+    text = "agraph (float[4, 6] x) => (float[4, 6] z) {{ w = Cast<to = 1>(h) y = MatMul(x, w) {} }}"
+    assert diff(first, model(text.format("z = Tanh(y)"), h=weight)).verdict == "agree"
+    found = diff(first, model(text.format("k = Cast<to = 10>(y) c = Cast<to = 1>(k) z = Tanh(c)"), h=weight))
+    assert found.first_divergence is not None
+    assert found.first_divergence.row.pair.second == "c", str(found)
+
+
 IN_FLOAT32 = """
         a = Cast<to = 1>(s)
         b = Cast<to = 1>(k)

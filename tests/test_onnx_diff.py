@@ -1211,6 +1211,31 @@ def test_parameters_that_the_other_model_holds_transposed_are_taken_so(sizes: tu
         assert found.verdict == "agree", str(found)
 
 
+ANOTHER_WAY = {
+    "Gemm": "y = Gemm<transB = 1>(x, weight)",
+    "FusedGemm": """y = com.microsoft.FusedGemm<transB = 1, activation = "LeakyRelu", activation_alpha = 1.0>(
+        x, weight, b)""",
+    "FusedMatMul": "y = com.microsoft.FusedMatMul<transB = 1>(x, weight)",
+    "Einsum": 'y = Einsum<equation = "bi,oi->bo">(x, weight)',
+    "from the left": "t = Transpose<perm = [1, 0]>(x) m = MatMul(weight, t) y = Transpose<perm = [1, 0]>(m)",
+    "scaled": "s = Mul(weight, one) t = Transpose<perm = [1, 0]>(s) y = MatMul(x, t)",
+}
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+@pytest.mark.parametrize("way", ANOTHER_WAY)
+def test_parameters_that_the_other_model_holds_as_they_are_are_taken_so(way: str, rows: int) -> None:
+    taking = model(f"""agraph (float[2, 4] x, float[{rows}, 4] p_weight) => (float[2, {rows}] y) {{
+        y = Gemm<transB = 1>(x, p_weight)
+    }}""")
+    weight = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    text = f"agraph (float[2, 4] x) => (float[2, {rows}] y) {{ {ANOTHER_WAY[way]} }}"
+    holding = model(text, weight=weight, b=np.zeros(rows, np.float32), one=np.ones((), np.float32))
+    for first, second in ((taking, holding), (holding, taking)):
+        found = diff(first, second)
+        assert found.verdict == "agree", str(found)
+
+
 def test_tensors_without_elements_are_no_comparison() -> None:
     one, other = (f"agraph (float[0, 3] x) => (float[0, 3] y) {{ y = {operator}(x) }}" for operator in ("Exp", "Neg"))
     found = diff(model(one), model(other))

@@ -94,8 +94,8 @@ class Sighting:
 
 _Begun = tuple[TracedCall, ModuleCall]
 _Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
-_Memory = tuple[StorageWeakRef, Any, torch.Size, tuple[int, ...]]
-"""Storage, offset, sizes and strides."""
+_Memory = tuple[StorageWeakRef, Any, torch.Size, tuple[int, ...], int]
+"""Storage, offset, sizes, strides and how often it was written."""
 
 
 class Lookout:
@@ -205,9 +205,10 @@ class Lookout:
 
 
 def _memory(tensor: torch.Tensor) -> _Memory | None:
-    if tensor.layout != torch.strided or not torch._C._has_storage(tensor):
+    if tensor.layout != torch.strided or not torch._C._has_storage(tensor) or tensor.is_inference():
         return None
-    return StorageWeakRef(tensor.untyped_storage()), tensor.storage_offset(), tensor.shape, tensor.stride()
+    place = tensor.storage_offset(), tensor.shape, tensor.stride()
+    return StorageWeakRef(tensor.untyped_storage()), *place, tensor._version
 
 
 def _returned(graph: fx.Graph, run: GraphCall, results: Any) -> Iterator[tuple[_Memory, Made]]:

@@ -46,8 +46,8 @@ class Spec:
         try:
             if found is None or dtype is None:
                 raise ValueError
-            written = found["sizes"].strip().removesuffix(",")
-            sizes = tuple(map(int, written.split(","))) if written else ()
+            written = found["sizes"].strip()
+            sizes = tuple(map(int, written.removesuffix(",").split(","))) if written else ()
             low, high = (float(end) if end else None for end in (found["low"], found["high"]))
             if high is not None and not -math.inf < (low or 0) < high < math.inf:
                 raise ValueError

@@ -9,7 +9,7 @@ from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.errors import DortError
+from dort_compare.errors import DortError, out_of_memory
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.provenance import described
@@ -71,9 +71,9 @@ def graph_rows(
 
 def _is_of_torch(problem: Exception) -> bool:
     """Whether it is what torch's kernels raise of operands that they do not take."""
-    return isinstance(problem, RuntimeError) and not isinstance(
-        problem, (DortError, NotImplementedError, torch.OutOfMemoryError)
-    )
+    if out_of_memory(problem) or isinstance(problem, (DortError, NotImplementedError)):
+        return False
+    return isinstance(problem, RuntimeError)
 
 
 def _rest(run: GraphRun, seen: set[str]) -> list[fx.Node]:

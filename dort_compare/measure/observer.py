@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from dort_compare.errors import one_line
+from dort_compare.errors import level_of, one_line
 from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
@@ -150,7 +150,7 @@ def settle(observers: Sequence[Observer], run: GraphRun) -> None:
             found = _scattered(run, seed, sample, expected)
         except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
             told = "%s graph %d: scatter is known of %d runs, the next one fails: %s"
-            _LOG.debug(told, run.phase, run.index, seed, one_line(problem))
+            _LOG.log(level_of(problem), told, run.phase, run.index, seed, one_line(problem))
             break
         scatters |= {node: scatters.get(node, Scatter()) | scatter for node, scatter in found.items()}
         for observer in observers:

@@ -12,7 +12,7 @@ from typing import Any
 from dort_compare.files import write
 from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.diff.verdict import Cause, Findings, Unpaired
-from dort_compare.measure.verdict import Judgement
+from dort_compare.measure.divergence import Judgement
 from dort_compare.plain import readable
 from dort_compare.report.causes import tally
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text

@@ -14,6 +14,7 @@ from dort_compare.backends.record import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.files import write
 from dort_compare.measure.before_onnx.modules import ModuleRow
+from dort_compare.measure.divergence import Divergence, Judgement
 from dort_compare.measure.half.precision import Precision
 from dort_compare.measure.half.suggestion import Suggestion
 from dort_compare.measure.observer import Observed
@@ -21,7 +22,6 @@ from dort_compare.measure.optimized import Optimized
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
-from dort_compare.measure.verdict import Divergence, Judgement
 from dort_compare.report.causes import verdict_line
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dort_compare.errors import one_line, out_of_memory
+from dort_compare.errors import level_of, one_line, out_of_memory
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.modules import Call, Outcome, restored, run_module
 from dort_compare.trace.wrapped import is_wrapper
@@ -26,9 +26,8 @@ def run_in_float64(model: nn.Module, call: Call) -> Outcome:
     try:
         return _run_doubled(model, call)
     except Exception as problem:  # noqa: BLE001  (whatever the model raises that did run in its own dtypes)
-        short = out_of_memory(problem)
-        level = logging.WARNING if short else logging.DEBUG
-        _LOG.log(level, "nothing of the whole model is held against float64: %s", short or one_line(problem))
+        told = "nothing of the whole model is held against float64: %s"
+        _LOG.log(level_of(problem), told, out_of_memory(problem) or one_line(problem))
         return Outcome({})
 
 

@@ -1,6 +1,7 @@
-"""Loops that nothing but their count ends, with a condition written out.
+"""Loops that are given no condition, with one that holds written out.
 
-The evaluator of onnx 1.23 takes a condition that is left out for one that does not hold, and goes round not once.
+The evaluator of onnx 1.23 takes a condition that is left out for one that does not hold, and goes round not once. A
+body may still end its loop, as in ONNX Runtime.
 """
 
 from __future__ import annotations

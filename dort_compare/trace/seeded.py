@@ -14,7 +14,7 @@ import torch
 def seeded() -> Iterator[None]:
     """Within it torch, numpy and Python draw the same numbers each time; what they draw afterwards does not change.
 
-    GPUs are left alone while nothing has used them.
+    GPUs are left alone while nothing has used them: what the first run is first to draw there, others do not.
     """
     python, numpy = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

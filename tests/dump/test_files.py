@@ -38,6 +38,19 @@ def test_a_file_appears_where_there_are_no_hard_links(tmp_path: Path, monkeypatc
     assert (tmp_path / "x").read_text() == "all"
 
 
+def test_a_file_that_cannot_be_moved_there_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(5, os.strerror(5))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "replace", refused)
+        with pytest.raises(DumpError, match=r"cannot write .*x: Input/output error"):
+            write_whole(tmp_path / "x", lambda partial: partial.write_text("all"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_dump_is_read_by_whom_new_files_are(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

@@ -23,7 +23,7 @@ def pow_number(op: Builder, x: ir.Value, exponent: Operand) -> ir.Value:
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
 
     Integers are multiplied, which wraps around where ONNX Runtime's Pow saturates; square roots are taken as such,
-    which differs from Pow at -0 and -inf.
+    which differs from Pow at -0 and -inf; but not of float16 on the CPU, of which torch's kernel takes powers.
     """
     dtype = opmath(op.result.dtype)
     if isinstance(exponent, ir.Value):
@@ -35,7 +35,7 @@ def pow_number(op: Builder, x: ir.Value, exponent: Operand) -> ir.Value:
     x = op.cast(x, dtype)
     if exponent in (1, 2, 3) or (exponent > 0 and not dtype.is_floating_point):
         return _multiplied(op, x, int(exponent))
-    if abs(exponent) == 0.5 and (op.on_cuda or op.result.dtype != torch.float16):  # of these the CPU takes powers
+    if abs(exponent) == 0.5 and (op.on_cuda or op.result.dtype != torch.float16):
         return op.Sqrt(x) if exponent > 0 else op.Reciprocal(op.Sqrt(x))
     if exponent == 0:
         return op.Expand(op.const(1, dtype), op.Shape(x))

@@ -13,7 +13,7 @@ from torch import fx, nn
 from dort_compare.align.sightings import Lookout, RunGraph, Sighting
 from dort_compare.align.traced_calls import modules_of
 from dort_compare.backends import DebugBackend
-from dort_compare.errors import one_line
+from dort_compare.errors import level_of, one_line
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
 from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter, Scatters, outcome_scatters, within
@@ -107,14 +107,19 @@ class Tracing:
             try:
                 shown = self._shaken(seed, sample, places)
             except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
-                _LOG.debug("scatter is known of %d runs, the next one fails: %s", seed, one_line(problem))
+                told = "scatter is known of %d runs, the next one fails: %s"
+                _LOG.log(level_of(problem), told, seed, one_line(problem))
                 break
             scatters = outcome_scatters(self.reference, shown, sample, scatters)
             self._matches.settle(places)
         return scatters
 
     def _shaken(self, seed: int, sample: Sample, places: dict[Place, Scatter]) -> Outcome:
-        """One run with roundings by chance; ``places`` grows by what it shows of the suspects."""
+        """One run with roundings by chance; ``places`` grows by what it shows of the suspects.
+
+        Raises where torch.compile would leave code to plain eager for being compiled too often, as for ever other
+        numbers: what that gives is no scatter of the compiled model.
+        """
 
         def see(sighting: Sighting) -> None:
             for place in self._matches.places(sighting):
@@ -123,7 +128,8 @@ class Tracing:
                     found = Scatter.of(match.value, sighting.value, sample)
                     places[place] = places.get(place, Scatter()) | found
 
-        return self._run(shaken(seed, sample.roundings), see)[0]
+        with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+            return self._run(shaken(seed, sample.roundings), see)[0]
 
     def rows(self, traced: Sequence[OutcomeRow]) -> tuple[ModuleRow, ...]:
         """One for every result of a module and every gradient of one; ``traced`` are the outputs and gradients."""

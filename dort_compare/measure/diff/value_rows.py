@@ -188,8 +188,9 @@ def _precisions(side: Side, paired: frozenset[str]) -> Mapping[str, torch.dtype]
     """By value, the coarsest floating dtype that it went through since the last paired values, those included.
 
     A value that is cast to a narrower dtype and back, with nothing computed in between, lost bits for nothing: it
-    keeps the precision of its own dtype; but not where the narrow one is computed with too, or the node that made the
-    wide one reads what was raised from that dtype, as converters write it around operators that they leave in float32.
+    keeps the precision of its own dtype; but not where the narrow one is computed with too, or all that the node reads
+    which made the wide one was raised from that dtype, as converters write it around operators that they leave in
+    float32.
     """
     own = {name: s.dtype for name, s in side.sketches.items() if s.dtype.is_floating_point}
     found = dict(own)
@@ -211,7 +212,8 @@ def _is_cast_back(side: Side, name: str, own: Mapping[str, torch.dtype]) -> bool
     if None in dtypes or not dtypes[0] == dtypes[2] == torch.promote_types(dtypes[0], dtypes[1]):  # type: ignore[arg-type]
         return False
     maker, readers = side.node(source), side.flow.readers[narrowed]
-    is_raised = any(own.get(_cast_of(side, operand)) == dtypes[1] for operand in (maker.operands if maker else ()))
+    operands = [operand for operand in (maker.operands if maker else ()) if operand in own]
+    is_raised = bool(operands) and all(own.get(_cast_of(side, operand)) == dtypes[1] for operand in operands)
     return not is_raised and all(reader.proto.op_type == "Cast" for reader, _ in readers)
 
 

@@ -145,6 +145,25 @@ def test_what_departs_in_the_models_own_code_is_named_by_node_and_line() -> None
     assert cause.fx_node == "mul"
 
 
+class Written(nn.Module):
+    """Writes into a result of a graph behind it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, factor = x.exp(), 1.01 if torch.compiler.is_compiling() else 1.0
+        return self.scaled(y, factor)
+
+    @torch.compiler.disable
+    def scaled(self, y: Tensor, factor: float) -> Tensor:
+        return y.mul_(factor)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_is_written_behind_a_graph_is_no_departure_in_it(inference: bool) -> None:
+    with torch.inference_mode(inference):
+        (cause,) = compare(Written(), (torch.randn(6, 4),)).causes
+    assert (cause.fx_node, cause.source) == ("", "")
+
+
 class Padded(nn.Module):
     """Attention of which the last sequence is hidden whole: what it attends to there is a matter of roundings."""
 
