@@ -200,7 +200,7 @@ def _number(target: Any, operands: Any) -> int:
 def _digest(tensor: torch.Tensor) -> int:
     if tensor.layout != torch.strided or not tensor.numel():
         return hash(tuple(tensor.shape))
-    plain = in_parts(tensor.detach()).resolve_neg().cpu().contiguous()
+    plain = in_parts(tensor.detach()).resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
     return hash((zlib.crc32(plain.view(-1).view(torch.uint8).numpy()), *tensor.shape))
 
 

@@ -92,7 +92,18 @@ def test_what_another_graph_computes_again_is_rounded_alike(dtype: torch.dtype) 
         assert not torch.equal(first, scaled(x))
 
 
-@pytest.mark.parametrize("beside", [torch.empty(0, 3), torch.ones(3, dtype=torch.uint16), torch.eye(3).to_sparse()])
+BESIDE = {
+    "nothing": torch.empty(0, 3),
+    "uint16": torch.ones(3, dtype=torch.uint16),
+    "sparse": torch.eye(3).to_sparse(),
+    "one element, two apart": torch.ones(1).as_strided((1,), (2,)),
+    "turned": torch.randn(3, 2).t(),
+    "expanded": torch.ones(1).expand(4),
+    "negated": torch.ones(2, dtype=torch.complex64).conj().imag,
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE.values(), ids=BESIDE)
 def test_whatever_an_op_reads_it_may_round(beside: Tensor) -> None:
     x = torch.randn(64)
     graph = make_fx(lambda x, beside: (x * 1.1, beside.clone()))(x, beside)
