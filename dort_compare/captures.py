@@ -15,6 +15,14 @@ def bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def with_bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those within them, as an ``If`` has."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from with_bodies(body.node)
+
+
 def captured(body: onnx.GraphProto) -> Iterator[str]:
     """What a body reads from outside, in order."""
     own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}

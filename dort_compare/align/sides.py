@@ -50,8 +50,7 @@ class Side:
 
     def values(self) -> Iterable[str]:
         """Every value that has a sketch: inputs, constants, results in order of execution."""
-        results = (name for node in self.flow.nodes for name in node.results)
-        return (n for n in (*self.flow.inputs, *self.flow.constants, *results) if n in self.sketches)
+        return (name for name in self.flow.values() if name in self.sketches)
 
     def node(self, name: str) -> Node | None:
         """What makes a value; None for inputs and constants."""

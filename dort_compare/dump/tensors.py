@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.dtypes import in_parts
 from dort_compare.errors import DumpError
+from dort_compare.files import shared
 
 _STRIDES = "strides"
 _COMPLEX = "complex"
@@ -35,6 +36,7 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     }
     told = {_STRIDES: strides, _COMPLEX: [name for name, tensor in tensors.items() if tensor.is_complex()]}
     save_file(dense, path, metadata={key: json.dumps(each) for key, each in told.items() if each} or None)
+    shared(path)
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:

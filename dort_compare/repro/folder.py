@@ -16,7 +16,6 @@ from dort_compare.dtypes import dtype_name
 from dort_compare.dump.files import writing
 from dort_compare.dump.staging import staged
 from dort_compare.dump.tensors import save_tensors
-from dort_compare.files import shared
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.plain import printable
 from dort_compare.repro.case import Case, Result
@@ -65,8 +64,6 @@ def write_case(case: Case, folder: Path) -> None:
         save_tensors(stage / "also_right.safetensors", for_numpy(open_results))
         among = {fed_as(r.name, r.expected): r.among for r in case.results if r.among is not None}
         save_tensors(stage / "among.safetensors", among)
-        for file in stage.glob("*.safetensors"):
-            shared(file)
         (stage / "case.json").write_text(json.dumps(_settings(case), indent=1) + "\n", encoding="utf-8")
         (stage / "README.md").write_text(_readme(case), encoding="utf-8")
         for script in ("repro.py", "test_repro.py"):

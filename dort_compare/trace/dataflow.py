@@ -78,6 +78,11 @@ class Dataflow:
         flow.calls = sorted({f.name for f in flow.proto.functions})
         return flow
 
+    def values(self) -> Iterator[str]:
+        """Every value: inputs, constants, results in order of execution."""
+        yield from (*self.inputs, *self.constants)
+        yield from (name for node in self.nodes for name in node.results if name)
+
     def _add(self, proto: onnx.NodeProto) -> None:
         if any(attribute.HasField("sparse_tensor") for attribute in proto.attribute):
             raise UsageError(f"{self.title} holds sparse constants, which are not read; make them dense")

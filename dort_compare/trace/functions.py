@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
 from onnx import inliner
 
-from dort_compare.captures import bodies
+from dort_compare.captures import with_bodies
 from dort_compare.errors import UsageError
 
 MOST_NODES = 10**6
@@ -40,7 +39,7 @@ def refuse_too_many(model: onnx.ModelProto, title: str) -> None:
 
 def _nodes_inlined(model: onnx.ModelProto) -> int:
     """How many nodes the model has with its functions inlined; 0 where one calls itself."""
-    nodes = {(each.domain, each.name, each.overload): list(_with_bodies(each.node)) for each in model.functions}
+    nodes = {(each.domain, each.name, each.overload): list(with_bodies(each.node)) for each in model.functions}
     calls = {key: Counter(each for node in of if (each := _key(node)) in nodes) for key, of in nodes.items()}
     sizes: dict[_Key, int] = {}
     try:
@@ -49,16 +48,8 @@ def _nodes_inlined(model: onnx.ModelProto) -> int:
             sizes[key] = own + sum(number * sizes[called] for called, number in calls[key].items())
     except CycleError:
         return 0
-    return sum(sizes.get(_key(node), 1) for node in _with_bodies(model.graph.node))
+    return sum(sizes.get(_key(node), 1) for node in with_bodies(model.graph.node))
 
 
 def _key(node: onnx.NodeProto) -> _Key:
     return node.domain, node.op_type, node.overload
-
-
-def _with_bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those within them, as an ``If`` has."""
-    for node in nodes:
-        yield node
-        for body in bodies(node):
-            yield from _with_bodies(body.node)

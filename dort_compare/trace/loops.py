@@ -6,33 +6,27 @@ body may still end its loop, as in ONNX Runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableSequence
+from collections.abc import MutableSequence
+from itertools import chain
 
 import onnx
 from onnx import TensorProto, helper
 
-from dort_compare.captures import bodies
+from dort_compare.captures import bodies, with_bodies
 from dort_compare.trace.schemas import plain_domain
 
 
 def with_conditions(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with a condition that holds for every Loop without one, in bodies and functions too; itself where each
     has one."""
-    if not any(map(_has_none, _all_nodes(model))):
+    written = (model.graph.node, *(function.node for function in model.functions))
+    if not any(map(_has_none, with_bodies(chain.from_iterable(written)))):
         return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
     for nodes in (made.graph.node, *(function.node for function in made.functions)):
         _add_conditions(nodes)
     return made
-
-
-def _all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    todo = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    while todo:
-        node = todo.pop()
-        todo += [inner for body in bodies(node) for inner in body.node]
-        yield node
 
 
 def _has_none(node: onnx.NodeProto) -> bool:

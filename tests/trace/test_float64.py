@@ -52,10 +52,11 @@ def test_torch_is_blamed_for_its_kernel() -> None:
     assert "torch is further from float64" in first.reason
 
 
-def test_memory_that_the_referee_lacks_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def short(*_: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+def short(*_: Any) -> Any:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
+
+def test_memory_that_the_referee_lacks_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(float64, "call_in_float64", short)
     with pytest.raises(torch.OutOfMemoryError):
         compare(nn.Linear(4, 4), (torch.randn(2, 4),))
@@ -64,9 +65,6 @@ def test_memory_that_the_referee_lacks_is_no_refusal(monkeypatch: pytest.MonkeyP
 def test_memory_that_the_whole_model_lacks_in_float64_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def short(*_: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
     monkeypatch.setattr(in_float64, "_run_doubled", short)
     assert in_float64.run_in_float64(nn.Linear(4, 4), Call((torch.randn(2, 4),))).outputs == {}
     assert "nothing of the whole model is held against float64: not enough memory" in caplog.text

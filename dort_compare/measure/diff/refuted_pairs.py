@@ -115,8 +115,7 @@ def _affected(second: Side, rows: Mapping[str, ValueRow], through: Set[str]) -> 
     agrees by less than a rounding of its own explains. Pairs by ``through`` are passed over."""
     flow, found = second.flow, set[str]()
     outputs = set(flow.outputs)
-    made = [name for node in flow.nodes for name in node.results if name]
-    for name in reversed([*flow.inputs, *flow.constants, *made]):
+    for name in reversed([*flow.values()]):
         results = [r for node, _ in flow.readers.get(name, ()) for r in node.results if r]
         is_wrong_output = name in outputs and name in second.sketches and (name not in rows or not rows[name].is_near)
         if is_wrong_output or any(_differs(r, rows, through, found) for r in results):
