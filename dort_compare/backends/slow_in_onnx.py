@@ -148,7 +148,7 @@ def _writes_many_rows(node: fx.Node) -> bool:
     """
     table, rows = node.meta["val"], node.all_input_nodes[0].meta["val"]
     size, written = elements(table) or 0, elements(rows) or 0
-    return table.itemsize < 4 or size * table.itemsize < MAPPED or written * 16 >= size
+    return table.itemsize < 4 or size * table.itemsize < MAPPED or written * 6 > size
 
 
 _AT_TIMES: Mapping[Any, Callable[[fx.Node], bool]] = {
