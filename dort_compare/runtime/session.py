@@ -21,6 +21,7 @@ from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
+from dort_compare.runtime.refused_options import refused_option
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
@@ -142,8 +143,8 @@ def make_session(
     ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would change the model's values.
     ``frozen`` gives the values of inputs that are to be constants.
 
-    Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, RuntimeUnavailableError where a
-    provider does not work on this machine.
+    Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, UsageError where it refuses a
+    session option, RuntimeUnavailableError where a provider does not work on this machine.
     """
     model, constants = apart(whole)
     origins = {node.name: origin for node in model.graph.node if (origin := _origin(node))}
@@ -156,7 +157,7 @@ def make_session(
             model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=off
         )
     except Exception as problem:  # noqa: BLE001
-        raise _explained(problem, origins) from None
+        raise refused_option(settings) or _explained(problem, origins) from None
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")

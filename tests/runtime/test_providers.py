@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -9,7 +10,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from dort_compare.errors import RuntimeUnavailableError, UsageError
+from dort_compare.errors import ExecutionError, RuntimeUnavailableError, UsageError
 from dort_compare.runtime import SessionSettings, newest_opset, providers
 from dort_compare.runtime.providers import Provider, checked_opset
 from dort_compare.runtime.session import make_session
@@ -85,6 +86,14 @@ def test_a_session_options_object_is_taken_as_it_is() -> None:
         ({"session_options": {"intra_op_num_thread": 1}}, "did you mean 'intra_op_num_threads'?"),
         ({"session_options": {"add_initializer": 1}}, "unknown session option 'add_initializer'"),
         ({"session_options": {"intra_op_num_threads": "two"}}, "'intra_op_num_threads' cannot be 'two'"),
+        (
+            {"session_options": {"log_severity_level": 4, "session.dynamic_block_base": "few"}},
+            "'session.dynamic_block_base' cannot be 'few': ",
+        ),
+        (
+            {"session_options": {"optimized_model_filepath": "no/such/folder/a.onnx"}},
+            "'optimized_model_filepath' cannot be 'no/such/folder/a.onnx': ",
+        ),
     ],
 )
 def test_what_onnx_runtime_does_not_know_is_refused(settings: dict[str, Any], message: str) -> None:
@@ -92,6 +101,15 @@ def test_what_onnx_runtime_does_not_know_is_refused(settings: dict[str, Any], me
         session(**settings)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_for_the_optimized_model_is_not_written_where_the_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_text("theirs")
+    model = onnx.parser.parse_model(NEGATION.replace("Neg", "Negation"))
+    with pytest.raises(ExecutionError, match="Negation"):
+        make_session(model, SessionSettings(session_options={"optimized_model_filepath": str(path)}), [(CPU, {})])
+    assert path.read_text() == "theirs"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
