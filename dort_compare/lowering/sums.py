@@ -41,9 +41,14 @@ class _Stages:
     across: list[int] = field(default_factory=list)
 
 
-def add_up(op: Builder, operator: str, x: ir.Value, dims: Sequence[int], *, keepdims: bool) -> ir.Value:
-    """``operator``, ReduceSum or ReduceMean, of ``x`` along ``dims``, counted from the front and at least one."""
-    stages = _stages(op, x, dims, _MANY_IN_ROWS[operator])
+def add_up(
+    op: Builder, operator: str, x: ir.Value, dims: Sequence[int], *, keepdims: bool, centres: bool = False
+) -> ir.Value:
+    """``operator``, ReduceSum or ReduceMean, of ``x`` along ``dims``, counted from the front and at least one.
+
+    A mean that ``centres`` is taken from its terms: of terms that are alike its error is all that is left of them.
+    """
+    stages = _stages(op, x, dims, _MANY if centres else _MANY_IN_ROWS[operator])
     if stages is None:
         return getattr(op, operator)(x, list(dims), keepdims=int(keepdims))
     of_blocks = op.ReduceSum(_in_blocks(op, x, stages), stages.within, keepdims=0)

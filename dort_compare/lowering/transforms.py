@@ -64,7 +64,9 @@ def _factor(op: Builder, n: int) -> int | None:
     if n <= DENSE:
         return None
     smaller = (*range(DENSE, 1, -1), *range(DENSE + 1, math.isqrt(n) + 1))
-    a = next((a for a in smaller if n % a == 0 and 4 * n * a <= LARGEST), None)
+    found = [a for a in smaller if n % a == 0 and 4 * n * a <= LARGEST]
+    even_left = (a for a in (*found, *(n // a for a in found)) if n // a % 2 == 0 and 4 * n * a <= LARGEST)
+    a = next(even_left, found[0] if found else None)  # an even rest keeps the middle result of reals exactly real
     if a is None and 4 * n * n > LARGEST:
         raise op.unsupported(f"a transform of length {n}, which has too large a prime factor")
     return a
@@ -80,8 +82,11 @@ def _turns(n: int, kept: int, sign: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _of_turns(steps: torch.Tensor, n: int, sign: int) -> tuple[torch.Tensor, torch.Tensor]:
-    angles = (steps % n).double() * (sign * 2 * math.pi / n)
-    return angles.cos(), angles.sin()
+    """Those of sign 2 pi steps / n, at quarters of a turn 0, 1 and -1."""
+    steps = steps % n
+    angles, are_quarters = steps.double() * (sign * 2 * math.pi / n), 4 * steps % n == 0
+    cos, sin = (torch.where(are_quarters, values.round() + 0.0, values) for values in (angles.cos(), angles.sin()))
+    return cos, sin
 
 
 def _in_parts(cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

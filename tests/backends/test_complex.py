@@ -307,6 +307,18 @@ def test_roots_of_what_is_real_are_on_eagers_side() -> None:
     assert_close(torch.view_as_real(got), torch.view_as_real(z.sqrt()))
 
 
+@pytest.mark.parametrize("n", [2, 6, 30, 64, 96, 134, 192, 514, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_middle_of_the_transform_of_reals_is_real(n: int, dtype: torch.dtype) -> None:
+    """Noise there would put it on either side of the branch cut."""
+    x = torch.randn(50, n, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    for function in (lambda x: torch.fft.rfft(x)[:, -1], lambda x: torch.fft.fft(x)[:, n // 2]):
+        middle = torch.compile(function, backend="dort", options={"fallback": False}, dynamic=False)(x)
+        assert not middle.imag.any()
+        assert not middle.imag.signbit().any()
+        assert_close(middle.angle(), function(x).angle())
+
+
 def test_a_transform_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     right = registry.registered()[aten._fft_r2c.default]
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 import dort_compare
 from dort_compare.lowering.builder import Builder
@@ -41,6 +42,19 @@ def test_a_sum_of_n_terms_errs_by_less_than_the_root_of_n_roundings(shape, dims,
     terms = x.numel() / exact.numel()
     assert ops == [*["Reshape", "Pad"] * ((shape, dims) in PADDED), "Reshape", "ReduceSum", "ReduceSum"]
     assert (total - exact).abs().max() < math.sqrt(terms) * 2**-24 * exact.max()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: F.group_norm(x, 2, eps=1e-5), lambda x: x.var((1, 2, 3)).sqrt() * 300],
+    ids=["group_norm", "var"],
+)
+@pytest.mark.parametrize("equal", [0.1, 3.3, -7e-3])
+def test_what_departs_from_the_mean_of_equal_terms_is_next_to_nothing(function, equal):
+    """It is multiplied by 1 / sqrt(1e-5) in a norm: a blank image is nothing but that."""
+    torch._dynamo.reset()
+    found = torch.compile(function, backend="dort", dynamic=False)(torch.full((2, 4, 64, 64), equal))
+    assert found.abs().max() < 4 * abs(equal) * 2**-24 * 316
 
 
 @pytest.mark.parametrize(("shape", "dims"), [((256, 64), [0]), ((64, 4096), [1]), ((16, 3, 16), [0, 2])], ids=str)

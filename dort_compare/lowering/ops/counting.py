@@ -58,7 +58,8 @@ def histc(op: Builder, x: ir.Value, bins: int = 100, min: float | int = 0, max: 
         raise op.unsupported("a range that torch refuses")
     flat = op.Reshape(x, [-1])
     left, right = _range(op, flat, min, max)
-    place = op.Div(op.Mul(op.Sub(flat, left), op.const(bins, dtype)), op.Sub(right, left))
+    number = op.const(bins, dtype)
+    place = op.Min(op.Div(op.Mul(op.Sub(flat, left), number), op.Sub(right, left)), number)
     place = op.Min(op.cast(place, torch.int64), bins - 1)
     if min == max:  # all elements lie within; for one that is not finite torch raises, as ONNX Runtime for its place
         is_finite = op.Not(op.Or(op.IsNaN(flat), op.IsInf(flat)))
