@@ -59,6 +59,17 @@ class Lineage:
         results = (*step.outputs.values(), *step.gradients.values())
         return any(node.name == fx_node and node.graph is graph for node in results)
 
+    def may_be(self, index: int, fx_node: str, kind: str, name: str) -> bool:
+        """Whether the FX node of that name in graph ``index`` is the result of that ``kind``, "output", "update" or
+        "gradient", that goes by ``name``, as far as the graphs know: they name gradients of parameters alone."""
+        step, graph = self._steps.get(index), self._runs[index].graph_module.graph
+        if step is None:
+            return self.is_result(index, fx_node)
+        named = step.gradients if kind == "gradient" else step.outputs
+        if kind == "gradient" and any(name in other.gradients for other in self._steps.values()):
+            named = {name: named[name]} if name in named else {}
+        return any(node.name == fx_node and node.graph is graph for node in named.values())
+
     def unreturned(self, index: int) -> list[str]:
         """The FX nodes that graph ``index`` returns and its ONNX model does not."""
         run = self._runs[index]

@@ -142,7 +142,7 @@ def _made_there(rows: Sequence[Row], wrong: OutcomeRow, lineage: Lineage) -> Div
     if departure is None:
         return None
     for row in rows:
-        is_result = row.shape == wrong.shape and lineage.is_result(row.graph, row.fx_node)
+        is_result = row.shape == wrong.shape and lineage.may_be(row.graph, row.fx_node, wrong.kind, wrong.name)
         if is_result and row.local and (row.local.max_abs or 0) > departure / 2:
             error = f"max |torch - onnx| = {row.local.max_abs:.3g} on the same operands"
             allowed = f"what its roundings may add up to is {row.noise_floor:.3g}"

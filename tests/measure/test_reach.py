@@ -10,7 +10,9 @@ from torch import nn
 from dort_compare import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.measure.reach import Lineage
+from dort_compare.trace import GraphRun
 from dort_compare.trace.modules import Call
+from dort_compare.trace.training_step import training_steps
 
 
 class Two(nn.Module):
@@ -25,11 +27,28 @@ class Two(nn.Module):
         return self.left(x).exp(), self.right(x).tanh()
 
 
-def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
+def runs_of_two() -> list[GraphRun]:
+    """Its forward and its backward graph."""
     model = Two()
     backend = DebugBackend()
     run_compiled(model, Call((torch.randn(2, 3),), backward=True), backend)
-    runs = [graph_run(graph, dict(model.named_parameters())) for graph in backend.graphs]
+    return [graph_run(graph, dict(model.named_parameters())) for graph in backend.graphs]
+
+
+def test_a_gradient_is_known_by_its_name_and_an_output_by_its_place() -> None:
+    runs = runs_of_two()
+    lineage, (step,) = Lineage(runs), training_steps(runs)
+    left, right = (step.gradients[name].name for name in ("left.weight", "right.weight"))
+    assert lineage.may_be(1, left, "gradient", "left.weight")
+    assert not lineage.may_be(1, right, "gradient", "left.weight")
+    assert lineage.may_be(1, right, "gradient", "a name of the caller's")
+    assert not lineage.may_be(1, left, "output", "left.weight")
+    assert lineage.may_be(0, "exp", "output", "0")
+    assert not lineage.may_be(0, "exp", "gradient", "left.weight")
+
+
+def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
+    runs = runs_of_two()
     lineage = Lineage(runs)
     exp = lineage.reached(0, "exp")
     assert exp.outputs == ("exp",)

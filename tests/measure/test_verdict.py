@@ -195,6 +195,9 @@ class Related(Lineage):
     def is_result(self, index: int, fx_node: str) -> bool:
         return fx_node == "sum"
 
+    def may_be(self, index: int, fx_node: str, kind: str, name: str) -> bool:
+        return fx_node == "sum" and (kind, name) == ("output", "y")
+
 
 def test_it_is_not_laid_at_a_value_that_does_not_reach_it() -> None:
     rows = [row("ok"), row("inherits", "log", local=distance(ONE, ONE))]
@@ -217,6 +220,13 @@ def test_an_output_of_nothing_but_nan_is_laid_at_no_distance() -> None:
     found = {"inherited": distance(ONE, TWO), "local": distance(ONE, TWO), "noise_floor": 3.0}
     _, (first,) = judge([row("ok", "sum", **found)], outcomes(ONE, {"y": ONE * torch.nan}), Related())
     assert (first.fx_node, first.reason) == ("output y", "2 NaN in compiled where eager has numbers")
+
+
+def test_an_output_is_not_laid_at_the_result_that_another_is() -> None:
+    found = {"inherited": distance(ONE, TWO), "local": distance(ONE, TWO), "noise_floor": 3.0}
+    other = outcome_rows("debug", "output", {"z": ONE}, {"z": TWO}, dict, None)
+    _, (first,) = judge([row("ok", "sum", **found)], other, Related())
+    assert first.fx_node == "output z"
 
 
 def test_an_output_that_its_op_does_not_make_is_not_laid_there() -> None:
