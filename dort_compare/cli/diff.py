@@ -78,7 +78,7 @@ def diff(
 
 def _dumped_inputs(model: Path) -> Path:
     """Where the inputs of a dump are whose model this is."""
-    return model.with_name(f"{model.stem}.inputs.safetensors")
+    return model.parent / f"{model.stem}.inputs.safetensors"
 
 
 @contextmanager
@@ -99,6 +99,8 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     try:
         if not path.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as problem:
         raise UsageError(

@@ -16,7 +16,6 @@ from dort_compare.cli.side_by_side import side_by_side
 from dort_compare.comparison import Effort, compare_with
 from dort_compare.dtypes import dtype_name
 from dort_compare.dump.reader import DumpedGraph, graphs_in
-from dort_compare.errors import DortError
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report import Report
 from dort_compare.report.causes import cause_text
@@ -135,8 +134,6 @@ def _tell_models(echo: Echo, settings: Settings, folder: Path, graphs: Sequence[
     graph = next(g for g in graphs if g.phase == phase)
     ours = _only(dumped, "debug", phase)
     theirs = _only(dumped, "onnxrt", phase)
-    if ours.fx_text() != theirs.fx_text():
-        raise DortError(f"the two backends were given different {phase} graphs; there is nothing to hold side by side")
     _title(echo, f"FX graph ({phase}), first {_FX_LINES} lines")
     echo("\n".join(ours.fx_text().strip().splitlines()[:_FX_LINES]))
     models = {"onnxrt": theirs.model(), "debug": ours.model()}
@@ -144,6 +141,9 @@ def _tell_models(echo: Echo, settings: Settings, folder: Path, graphs: Sequence[
         _tell_io(echo, name, model)
     optimized = ", optimized by ONNX Runtime" if settings.ortopt else ""
     _title(echo, f"side by side ({phase}): onnxrt | debug{optimized}")
+    if ours.fx_text() != theirs.fx_text():
+        echo("not shown: the two backends were given FX graphs that differ, as in the order of their inputs")
+        return
     echo("= same   ~ paired but different   - only in onnxrt   + only in debug")
     echo(side_by_side_table(side_by_side(models["onnxrt"], models["debug"], graph, settings.ortopt)))
 

@@ -79,8 +79,8 @@ def _mend(problem: Exception) -> str:
 
 
 def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
-    location = external_data_helper.ExternalDataInfo(tensor).location
-    data = path.with_name(Path(location).name if beside else path.name + DATA)
+    location = _outside(tensor).location
+    data = path.parent / (Path(location).name if beside else path.name + DATA)
     if location == data.name and not data.exists() and not data.is_symlink():
         raise FileNotFoundError(f"{data.name}, which holds its constants, is missing")
     if location != data.name or data.is_symlink() or not data.is_file():
@@ -89,6 +89,13 @@ def _load(tensor: onnx.TensorProto, path: Path, beside: bool) -> None:
     external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]
+
+
+def _outside(tensor: onnx.TensorProto) -> external_data_helper.ExternalDataInfo:
+    try:
+        return external_data_helper.ExternalDataInfo(tensor)
+    except ValueError as problem:
+        raise ValueError(f"constant {tensor.name!r} lies at no place of a file: {problem}") from None
 
 
 def _refuse_damaged(tensor: onnx.TensorProto) -> None:

@@ -159,6 +159,9 @@ def test_a_missing_file_is_told_without_the_systems_number(capsys, tmp_path, goo
     missing = tmp_path / "missing.onnx"
     refused(capsys, f"{missing} cannot be read: No such file or directory; name an ONNX file\n", good, missing)
     refused(capsys, f"{tmp_path} cannot be read: Is a directory; name an ONNX file\n", good, tmp_path)
+    for nothing in ("", ".", "/"):
+        refused(capsys, "cannot be read: Is a directory; name an ONNX file\n", good, nothing)
+        refused(capsys, "cannot be read as safetensors: Is a directory;", good, good, "--inputs", nothing)
     inputs = tmp_path / "missing.safetensors"
     words = f"{inputs} cannot be read as safetensors: No such file or directory; name a file of tensors"
     refused(capsys, words, good, good, "--inputs", inputs)

@@ -67,6 +67,14 @@ def test_two_native_models_are_the_same_side_by_side(capsys, ortopt):
         assert not [row for row in rows if row.startswith(("+", "-"))]
 
 
+def test_graphs_whose_inputs_are_in_another_order_are_judged_all_the_same(capsys):
+    flags = ["--part", "model", "--backward", "1", "--dynamic", "1", "--mask", "1", "--batch", "2"]
+    status, out, _ = run(capsys, *SMALL, *flags)
+    assert status == 0
+    assert "not shown: the two backends were given FX graphs that differ" in out
+    assert out.strip().splitlines()[-1].startswith("agree: ")
+
+
 def test_holds_the_two_exporters_against_each_other(capsys):
     status, out, _ = run(capsys, *SMALL, "--part", "decoder", "--exporter", "torch", "--ortopt", "0", "--opset", "18")
     table = out[out.index("-- side by side") :]

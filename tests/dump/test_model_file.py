@@ -66,6 +66,21 @@ def test_constants_from_elsewhere_are_refused(dump: Path, location: str) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_a_place_that_is_no_number_is_told(dump: Path) -> None:
+    model = onnx.load(dump / "model_0.onnx", load_external_data=False)
+    entry = next(e for e in model.graph.initializer[0].external_data if e.key == "offset")
+    entry.value = "far"
+    (dump / "model_0.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(DumpError, match=r"constant '.*' lies at no place of a file: .*'far'"):
+        graphs_in(dump)[0].model()
+
+
+def test_a_folder_holds_no_constants(dump: Path) -> None:
+    with_location(dump, ".")
+    with pytest.raises(DumpError, match=r"keeps constants in '\.'; they may stand in files beside it only"):
+        model_file.read_model(dump / "model_0.onnx", beside=True)
+
+
 def test_a_link_to_elsewhere_is_refused(dump: Path) -> None:
     (dump.parent / "secret").write_bytes(bytes(1600))
     (dump / "model_0.onnx.data").unlink()
