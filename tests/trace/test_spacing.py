@@ -36,6 +36,13 @@ def test_what_is_not_finite_stays_as_it_is() -> None:
     assert spacing(value, torch.float32).tolist() == [0.0, 0.0, 0.0, torch.finfo(torch.float32).eps]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_what_stands_for_infinity_stays_as_it_is(dtype: torch.dtype) -> None:
+    """A mask of the lowest number hides all scores of a row alike."""
+    assert spacing(torch.tensor([torch.finfo(dtype).min, torch.finfo(dtype).max / 2], dtype=dtype), dtype).sum() == 0
+    assert spacing(torch.tensor([6e4], dtype=torch.float16), torch.float16).item() > 0
+
+
 def test_a_coarser_precision_does_not_reach_below_that_of_the_value() -> None:
     """What is float32 may have been larger where it was rounded to half precision."""
     value = torch.tensor([1e-7])

@@ -975,6 +975,26 @@ def test_reflected_pixels_do_not_hide_a_fault(align_corners, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_of_equal_keys_that_are_all_hidden_is_noise(seed, monkeypatch):
+    """A rounding of the lowest number would let one of them through."""
+    torch.manual_seed(seed)
+    k = torch.randn(1, 1, 1, 8).expand(1, 1, 12, 8)
+    operands = [torch.randn(1, 1, 7, 8).requires_grad_(), *(k.clone().requires_grad_() for _ in range(2))]
+    mask = torch.full((7, 12), LOW)
+    model = Of(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    assert dort_compare.compare(model, operands, backward=True).verdict == "agree"
+    target = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    original = registered()[target]
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        by_query, by_key, by_value = original(op, *args, **kwargs)
+        return by_query, op.Add(by_key, op.const(1e-4, torch.float32)), by_value
+
+    monkeypatch.setitem(registry._TABLE, target, wrong)
+    assert [cause.target for cause in dort_compare.compare(model, operands, backward=True).causes] == [str(target)]
+
+
 @pytest.mark.parametrize("seed", [8, 21])
 def test_torch_does_not_depart_where_onnx_has_the_same(seed):
     """1 + 1e-7 is rounded: torch's kernel and ours take the pixel in the middle, float64 one beside it."""
