@@ -203,7 +203,7 @@ def test_says_how_half_precision_is_used_and_what_to_keep_in_float32(capsys, tmp
     status, out, _ = run(capsys, *SMALL, *flags)
     assert status == 0
     half = out[out.index("-- half precision") : out.index("-- verdict")]
-    assert "to keep in float32: nothing: every output and gradient is inside its floor" in half
+    assert "to keep in float32: nothing: on torch's kernels every output and gradient is inside its floor" in half
     report = json.loads(file.read_text())
     assert report["suggest_fp32"]["mend"] == "none needed"
     assert {cast["to_dtype"] for cast in report["precision"]["casts"]} == {"float16", "float32"}

@@ -53,7 +53,7 @@ class _Search:
             self._void = self._rehearsal.void & self._floors.keys()
             self._floors = {key: floor for key, floor in self._floors.items() if key not in self._void}
         if not self._beyond():
-            return self._told("none needed", "every output and gradient is inside its floor")
+            return self._told("none needed", "on torch's kernels every output and gradient is inside its floor")
         scale = self._useful_scale()
         if not self._beyond(scale=scale):
             return self._told("loss scale", "gradients underflow in float16, which a loss scale cures", scale=scale)
