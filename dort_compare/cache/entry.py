@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx.external_data_helper import uses_external_data
 
 from dort_compare.cache.folder import MAGIC

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
+from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError, Message
 from onnx import external_data_helper
 
 from dort_compare.dump.files import NewFiles
