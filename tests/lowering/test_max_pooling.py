@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import dort_compare
+from dort_compare.captures import with_bodies
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -30,8 +31,19 @@ def test_the_values_alone_are_eagers(dtype, geometry):
     found = torch.compile(lambda x: F.max_pool2d(x, *geometry), backend=backend)(x)
     assert torch.equal(found.nan_to_num(7.0), F.max_pool2d(x, *geometry).nan_to_num(7.0))
     assert torch.equal(found.isnan(), F.max_pool2d(x, *geometry).isnan())
-    pools = [node for node in backend.graphs[0].onnx_model.graph.node if node.op_type == "MaxPool"]
+    pools = [node for node in with_bodies(backend.graphs[0].onnx_model.graph.node) if node.op_type == "MaxPool"]
     assert {len(node.output) for node in pools} == {1}
+
+
+@pytest.mark.parametrize("geometry", [(3, 1, 1), (3, 2, 1, 1, True), (2, 2)], ids=str)
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_the_largest_of_negative_infinities_and_of_the_lowest_numbers_is_one(rank, geometry):
+    """Beside padding ONNX Runtime takes the one for the other."""
+    x = torch.full((1, 1, *[4] * rank), -torch.inf)
+    x.flatten()[-1] = torch.finfo(torch.float32).min
+    pool = getattr(F, f"max_pool{rank}d")
+    compiled = torch.compile(lambda x: pool(x, *geometry), backend="dort", dynamic=False)
+    torch.testing.assert_close(compiled(x), pool(x, *geometry), rtol=0, atol=0)
 
 
 def test_positions_beyond_what_float32_counts_are_right():

@@ -8,8 +8,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from dort_compare.lowering.branches import either
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.loops import loop_while, typed
+from dort_compare.lowering.loops import loop_while
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 
@@ -21,19 +22,8 @@ Body = Callable[..., Sequence[ir.Value]]
 @lowering(higher_order.cond)
 def cond(op: Builder, condition: ir.Value, true: Body, false: Body, operands: Sequence[Any]) -> tuple[ir.Value, ...]:
     """cond(Tensor pred, GraphModule true, GraphModule false, Any[] operands) -> Tensor[]"""
-    branches = [_branch(op, body, operands) for body in (true, false)]
-    first = branches[0].outputs
-    results = op.If(
-        only(op, condition, torch.bool), then_branch=branches[0], else_branch=branches[1], _outputs=len(first)
-    )
-    return typed(results, first)
-
-
-def _branch(op: Builder, body: Body, operands: Sequence[Any]) -> ir.Graph:
-    graph = ir.Graph([], [], nodes=[], opset_imports={"": op.opset}, name=op.new_name("branch"))
-    with op.writing_to(graph):
-        graph.outputs.extend(_tensors(op, body(*operands)))
-    return graph
+    branches = (lambda body=body: _tensors(op, body(*operands)) for body in (true, false))
+    return either(op, only(op, condition, torch.bool), *branches)
 
 
 @lowering(higher_order.while_loop)

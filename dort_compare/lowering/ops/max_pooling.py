@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
+from dort_compare.lowering.branches import either
 from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
@@ -48,8 +50,7 @@ def _max_pool(
 ) -> Values:
     """ONNX counts positions through the whole tensor, torch through one channel of one image.
 
-    For torch NaN is the largest, the last if there are several; ONNX Runtime may pass over it. Where nobody asks for
-    positions it is enough to know whether there is one.
+    For torch NaN is the largest, the last if there are several; ONNX Runtime may pass over it.
     """
     kernel = each(kernel_size, rank)
     strides = each(stride, rank) if len(stride) else kernel
@@ -65,10 +66,7 @@ def _max_pool(
         raise op.unsupported("a window of nothing but padding, where ONNX Runtime's largest is no infinity")
     batched = batch(op, _comparable(op, x), rank)
     if not op.wanted(1):
-        values = op.MaxPool(batched, **attributes)
-        if op.result_dtype.is_floating_point:
-            is_nan = op.cast(op.IsNaN(batched), torch.float32)
-            values = _nan_where(op, op.Greater(op.MaxPool(is_nan, **attributes), 0), values)
+        values = _largest(op, batched, attributes)
         return op.cast(unbatch(op, values, rank), op.result_dtype), None
     values, places = op.MaxPool(batched, **attributes, _outputs=2)
     places = op.Mod(places, op.const(product(op, _spatial(op, x, rank))))
@@ -78,6 +76,28 @@ def _max_pool(
         values = _nan_where(op, has_nan, values)
         places = op.Where(has_nan, op.cast(last_nan, torch.int64), places)
     return op.cast(unbatch(op, values, rank), op.result_dtype), unbatch(op, places, rank)
+
+
+def _largest(op: Builder, x: ir.Value, attributes: dict[str, Any]) -> ir.Value:
+    """Where nobody asks for positions it is enough to know what is not finite, if anything is: the sum tells."""
+    pooled = partial(op.MaxPool, x, **attributes)
+    if not op.result_dtype.is_floating_point:
+        return pooled()
+    if op.on_cuda:  # it would wait for what decides
+        return _with_extremes(op, x, attributes)
+    total = op.ReduceSum(x, keepdims=0)
+    is_finite = op.Equal(op.Sub(total, total), 0)
+    (values,) = either(op, is_finite, lambda: [pooled()], lambda: [_with_extremes(op, x, attributes)])
+    return values
+
+
+def _with_extremes(op: Builder, x: ir.Value, attributes: dict[str, Any]) -> ir.Value:
+    """Beside padding ONNX Runtime takes the lowest number for the largest of negative infinities."""
+    is_nan, is_lowest = (op.cast(found, torch.float32) for found in (op.IsNaN(x), op.IsInf(x, detect_positive=0)))
+    mark = op.MaxPool(op.Sub(is_nan, is_lowest), **attributes)
+    lowest = op.const(-math.inf, opmath(op.result_dtype))
+    values = op.Where(op.Less(mark, 0), lowest, op.MaxPool(x, **attributes))
+    return _nan_where(op, op.Greater(mark, 0), values)
 
 
 def _nan_where(op: Builder, has_nan: ir.Value, values: ir.Value) -> ir.Value:
