@@ -53,6 +53,7 @@ class Interpreter(fx.Interpreter):
     """
 
     def run_node(self, n: fx.Node) -> Any:
+        self.node = n
         try:
             return super().run_node(n)
         except Exception as problem:

@@ -66,10 +66,6 @@ class Float64(Interpreter):
             raise_if_short(problem)
             return expected
 
-    def run_node(self, n: fx.Node) -> Any:
-        self.node = n
-        return super().run_node(n)
-
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         try:
             return call_in_float64(target, args, kwargs)

@@ -55,7 +55,6 @@ class Referee(Float64):
         self.largest: dict[str, float] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        self.node = n
         value, traced = super().run_node(n), n.meta.get("val")
         if isinstance(traced, torch.Tensor) and traced.dtype == torch.float16 and value.numel():
             self.largest[n.name] = value.nan_to_num(0, 0, 0).abs().max().item()

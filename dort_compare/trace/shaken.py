@@ -93,10 +93,6 @@ class _Shaken(Watched):
         super().__init__(graph_module, see)
         self.chance, self.chance_before = results, before
 
-    def run_node(self, n: fx.Node) -> Any:
-        self.node = n
-        return super().run_node(n)
-
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         call = _number(target, (args, kwargs))
         for chance in (self.chance, self.chance_before):
