@@ -94,17 +94,8 @@ class Replay:
 
     def first_operand(self, node: fx.Node) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its first argument; None where it is unknown."""
-        self._change = None
-        try:
-            argument = node.args[0]
-            self._make_chain(in_float64=False)
-            value = self._operand(argument) if isinstance(argument, fx.Node) else None
-        except REFUSALS as problem:
-            raise_if_short(problem)
-            return None
-        finally:
-            self._made = {}
-        return value if isinstance(value, torch.Tensor) else None
+        read = next(iter(node.args), None)
+        return self._value(read, self._operand, None, in_float64=False) if isinstance(read, fx.Node) else None
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What ``node`` is called with; None where an operand is unknown, or made by a chain."""
