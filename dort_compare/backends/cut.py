@@ -36,7 +36,7 @@ def split_graph(
     """
     nodes = list(graph_module.graph.nodes)
     outside = _with_their_memory(node for node in nodes if node.name in refused)
-    return assembled(graph_module, _levels(nodes, outside, parts), lambda level: level % 2 == 0, outside)
+    return assembled(graph_module, _levels(nodes, outside, parts), outside)
 
 
 def _with_their_memory(refused: Iterable[fx.Node]) -> set[fx.Node]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,18 +21,15 @@ from dort_compare.views import moves_nothing
 
 
 def assembled(
-    graph_module: fx.GraphModule,
-    levels: Mapping[fx.Node, int],
-    is_piece: Callable[[int], bool],
-    outside: Collection[fx.Node] = (),
+    graph_module: fx.GraphModule, levels: Mapping[fx.Node, int], outside: Collection[fx.Node]
 ) -> fx.GraphModule:
-    """A copy of the graph in which the nodes of each level that ``is_piece`` says are gathered in a submodule.
+    """A copy of the graph in which even levels are pieces: the nodes of each are gathered in a submodule.
 
     The submodules hold copies of the nodes under their names, with their metadata, and the graphs of branches and loops
     that these read, and return tuples. Views, arithmetic on sizes and checks alone do not make a piece. A piece makes
     views that it reads itself, where that spares a copy and they are not ``outside`` of all pieces.
     """
-    return _Assembly(graph_module, outside).assemble(levels, is_piece)
+    return _Assembly(graph_module, outside).assemble(levels)
 
 
 def is_light(node: fx.Node) -> bool:
@@ -53,12 +50,12 @@ class _Assembly:
         self.attributes: dict[str, Any] = {}
         self.copies: dict[fx.Node, fx.Node] = {}
 
-    def assemble(self, levels: Mapping[fx.Node, int], is_piece: Callable[[int], bool]) -> fx.GraphModule:
+    def assemble(self, levels: Mapping[fx.Node, int]) -> fx.GraphModule:
         """The nodes by level, in their order; those of a piece in one submodule."""
         nodes = sorted(self.source.graph.nodes, key=levels.__getitem__)
         groups = [(level, list(group)) for level, group in itertools.groupby(nodes, key=levels.__getitem__)]
         pieces = [
-            _Piece.of(members, self.outside) if is_piece(level) and _computes(members) else None
+            _Piece.of(members, self.outside) if level % 2 == 0 and _computes(members) else None
             for level, members in groups
         ]
         wanted: set[fx.Node] = set()
