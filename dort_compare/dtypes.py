@@ -10,6 +10,7 @@ import torch
 from onnx_ir.tensor_adapters import to_torch_dtype
 
 HALF = (torch.float16, torch.bfloat16)
+ONNX_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _PRECISION = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from dort_compare.dtypes import is_half_tensor
 from dort_compare.lowering import foreach, fused_layers
 from dort_compare.lowering.margin_loss import multilabel_margin_loss_forward
 from dort_compare.lowering.registry import registered
@@ -57,7 +58,6 @@ def _for_half(decomposition: Decomposition) -> Decomposition:
 
     @functools.wraps(decomposition)
     def decompose(*args: Any, **kwargs: Any) -> Any:
-        dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)}
-        return decomposition(*args, **kwargs) if dtypes & {torch.float16, torch.bfloat16} else NotImplemented
+        return decomposition(*args, **kwargs) if any(map(is_half_tensor, args)) else NotImplemented
 
     return decompose

@@ -9,11 +9,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.dtypes import HALF
+from dort_compare.dtypes import HALF, ONNX_HALF
 from dort_compare.lowering.builder import Builder
 
 NARROW = (ir.DataType.BOOL, ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT16)
-_ONNX_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +75,7 @@ def _raise_narrow(op: Builder, arg: Any) -> Any:
 
 def raise_half(op: Builder, arg: Any) -> Any:
     """``arg`` as float32 where it is an ONNX value in half precision, else as it is."""
-    if not isinstance(arg, ir.Value) or arg.dtype not in _ONNX_HALF:
+    if not isinstance(arg, ir.Value) or arg.dtype not in ONNX_HALF:
         return arg
     op.computing_in(torch.float32)
     raised = op.cast(arg, torch.float32)

@@ -14,17 +14,18 @@ import onnx_ir as ir
 from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
-from dort_compare.dtypes import dtype_name
+from dort_compare.dtypes import ONNX_HALF, dtype_name
 from dort_compare.rewrites.graph import holds_graphs
 from dort_compare.runtime.providers import Provider, loads
 
 _FLOAT, _FLOAT16, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
-_HALF = (_FLOAT16, _BFLOAT16)
 _NAMES_A_DTYPE = {"dtype", "to"}
 """Attributes that would have to change with the dtype of a result."""
 
 
-def with_kernels(model: ir.Model, providers: Sequence[Provider], dtypes: Collection[ir.DataType] = _HALF) -> ir.Model:
+def with_kernels(
+    model: ir.Model, providers: Sequence[Provider], dtypes: Collection[ir.DataType] = ONNX_HALF
+) -> ir.Model:
     """A copy of ``model`` whose every node in half precision has a kernel or casts around it; the model itself if all
     have one.
 
@@ -142,7 +143,7 @@ def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
     node.metadata_props.update(metadata)
     casts: dict[ir.Value, ir.Node] = {}
     for i, value in enumerate(node.inputs):
-        if value is None or value.dtype not in _HALF:
+        if value is None or value.dtype not in ONNX_HALF:
             continue
         if value not in casts:
             name = f"{node.name}.input{i}"
@@ -150,7 +151,7 @@ def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
             graph.insert_before(node, casts[value])
         node.replace_input_with(i, casts[value].outputs[0])
     for i, value in enumerate(node.outputs):
-        if value.dtype in _HALF:
+        if value.dtype in ONNX_HALF:
             cast = _round_back(value, names.new(f"{value.name}.float32"), names.new(f"{node.name}.output{i}"), metadata)
             graph.insert_after(node, cast)
 

@@ -12,6 +12,7 @@ from dort_compare.errors import UsageError
 from dort_compare.trace.functions import inlined
 from dort_compare.trace.opaque import opaque_values
 from dort_compare.trace.ordered import in_order
+from dort_compare.trace.schemas import plain_domain
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 _CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
@@ -156,7 +157,7 @@ class Dataflow:
 
 
 def _constant(proto: onnx.NodeProto) -> onnx.TensorProto | None:
-    if proto.op_type != "Constant" or proto.domain not in ("", "ai.onnx") or len(proto.attribute) != 1:
+    if proto.op_type != "Constant" or plain_domain(proto.domain) or len(proto.attribute) != 1:
         return None
     attribute = proto.attribute[0]
     if attribute.name == "value":

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import onnx
 import torch
 
+from dort_compare.trace.schemas import plain_domain
+
 RESHAPES = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten"])
 """Operators that give their first operand another shape, and nothing else."""
 _PASSAGES = RESHAPES | {"Identity"}
@@ -47,7 +49,7 @@ class Passages:
 
 def _operand(node: onnx.NodeProto) -> str:
     """What a node shows; "" where it does more than that."""
-    is_passage = node.domain in ("", "ai.onnx") and node.op_type in _PASSAGES and node.input
+    is_passage = not plain_domain(node.domain) and node.op_type in _PASSAGES and node.input
     return str(node.input[0]) if is_passage else ""
 
 

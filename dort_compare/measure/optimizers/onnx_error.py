@@ -12,7 +12,7 @@ import torch
 
 from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.align.provenance import node_name
-from dort_compare.dtypes import coarsest
+from dort_compare.dtypes import coarsest, dtype_of_onnx
 from dort_compare.errors import ExecutionError
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.floor import noise_floor
@@ -27,12 +27,6 @@ from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 
 _TOGETHER = 64
-_FLOATING = {
-    onnx.TensorProto.DOUBLE: torch.float64,
-    onnx.TensorProto.FLOAT: torch.float32,
-    onnx.TensorProto.FLOAT16: torch.float16,
-    onnx.TensorProto.BFLOAT16: torch.bfloat16,
-}
 
 Values = Mapping[str, torch.Tensor]
 
@@ -244,4 +238,4 @@ def _shaken(precision: torch.dtype, generator: torch.Generator, roundings: float
 def _dtypes(model: onnx.ModelProto) -> Mapping[str, torch.dtype]:
     """The dtypes of values, as far as the model says them."""
     typed = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
-    return {name: _FLOATING[kind] for name, kind in typed.items() if kind in _FLOATING}
+    return {name: dtype for name, kind in typed.items() if (dtype := dtype_of_onnx(kind)) is not None}

@@ -11,6 +11,7 @@ import torch
 from dort_compare.captures import readers_of
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import RESHAPES
+from dort_compare.trace.schemas import plain_domain
 
 _MOVES = RESHAPES | {"Identity", "MaxPool", "Slice", "Transpose"}
 """Operators that give elements of their first operand, and no others: it is the same to quantize before or after."""
@@ -52,7 +53,7 @@ class Quantized:
         if name in self._outputs:
             yield None
         for node in self._readers.get(name, ()):
-            is_first = node.domain in ("", "ai.onnx") and node.input[0] == name
+            is_first = not plain_domain(node.domain) and node.input[0] == name
             if is_first and node.op_type in _MOVES and len(node.output) == 1:
                 yield from self._grids(node.output[0])
             else:
