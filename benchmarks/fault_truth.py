@@ -11,7 +11,7 @@ from planted import Fault, Site, fx_nodes, onnx_type, plant
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.errors import DortError
-from dort_compare.trace import GraphRun, eager_values, onnx_values
+from dort_compare.trace import GraphRun, lockstep, onnx_values
 from dort_compare.trace.onnx import initializers
 
 Values = Mapping[str, torch.Tensor]
@@ -27,9 +27,9 @@ class Clean:
         inputs = {name: torch.as_tensor(value) for name, value in run.inputs.items()}
         own = dict(onnx_values(run.onnx_model, run.inputs, run.providers))
         torchs = {
-            self.names[node.name]: value
-            for node, value in eager_values(run.graph_module, tuple(run.inputs.values()))
-            if node.name in self.names
+            self.names[step.node.name]: step.value
+            for step in lockstep(run.graph_module, tuple(run.inputs.values()))
+            if step.node.name in self.names and isinstance(step.value, torch.Tensor)
         }
         same = {n: v for n, v in torchs.items() if (v.dtype, v.shape) == (own[n].dtype, own[n].shape)}
         self.values: Values = {**inputs, **own, **same}

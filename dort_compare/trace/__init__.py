@@ -1,10 +1,9 @@
 """Executions of one graph or model, value by value."""
 
-from dort_compare.trace.eager import eager_values
 from dort_compare.trace.graph_run import GraphRun
 from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.modules import Outcome, run_module
 from dort_compare.trace.onnx import onnx_values
 from dort_compare.trace.replay import Replay
 
-__all__ = ["GraphRun", "Outcome", "Replay", "Step", "eager_values", "lockstep", "onnx_values", "run_module"]
+__all__ = ["GraphRun", "Outcome", "Replay", "Step", "lockstep", "onnx_values", "run_module"]

@@ -14,7 +14,6 @@ from dort_compare.trace.opaque import opaque_values
 from dort_compare.trace.ordered import in_order
 from dort_compare.trace.schemas import plain_domain
 
-Graph = onnx.GraphProto | onnx.FunctionProto
 _CONSTANT_LISTS = {"value_float": 1, "value_floats": 1, "value_int": 7, "value_ints": 7}
 
 

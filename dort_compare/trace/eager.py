@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
-from dort_compare.checks import check_of
 from dort_compare.provenance import described
 from dort_compare.unset import UNSET
 
@@ -81,26 +80,6 @@ class Nested:
 def runnable(held: Any) -> Any:
     """What a graph holds as its operators are to take it."""
     return Nested(held) if isinstance(held, fx.GraphModule) else held
-
-
-@torch.no_grad()
-def eager_values(graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, torch.Tensor]]:
-    """Runs the graph and yields (node, tensor) for every computed tensor, each freed after its last reader has run.
-
-    The checks of the graph are left out: the run that was recorded has passed them.
-    """
-    interpreter = Interpreter(graph_module)
-    interpreter.args_iter = iter(inputs)
-    reads = last_reads(interpreter.graph)
-    for node in interpreter.graph.nodes:
-        if node.op == "output":
-            return
-        value = interpreter.env[node] = None if check_of(node) else interpreter.run_node(node)
-        if isinstance(value, torch.Tensor) and node.op == "call_function":
-            yield node, value
-        del value
-        for read in reads[node]:
-            del interpreter.env[read]
 
 
 def last_reads(graph: fx.Graph, *, keeps_outputs: bool = False) -> dict[fx.Node, list[fx.Node]]:

@@ -14,10 +14,15 @@ from torch import Tensor, fx, nn
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import ExecutionError
 from dort_compare.runtime import SessionSettings
-from dort_compare.trace import eager_values, lockstep, onnx_values
+from dort_compare.trace import lockstep, onnx_values
 from dort_compare.trace.onnx import initializers, optimized
 
 CPU = [("CPUExecutionProvider", {})]
+
+
+def eager_values(graph_module: fx.GraphModule, inputs: Any) -> Any:
+    """What torch's kernels compute, by node."""
+    return ((step.node, step.value) for step in lockstep(graph_module, inputs) if isinstance(step.value, Tensor))
 
 
 def float64_values(graph_module: fx.GraphModule, inputs: Any) -> Any:
