@@ -6,7 +6,6 @@ https://github.com/google-ai-edge/model-explorer/wiki/2.-User-Guide#custom-node-
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections import defaultdict
@@ -14,8 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dort_compare.dump.files import write_whole
-from dort_compare.files import check_folder
+from dort_compare.files import check_folder, write
 from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.rows import SEVERITY, Row
 
@@ -60,8 +58,7 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
     """Writes ``graph_<n>_<phase>.<metric>.json`` for each graph and metric, and returns the paths.
 
     ``<n>`` is the number of the dumped model that the file is for. A node that has no finite number, such as one whose
-    value is not compared, is left out. Raises UsageError as ``check_folder`` does, DumpError where a file cannot be
-    written after all.
+    value is not compared, is left out. Raises UsageError where they cannot be written.
     """
     folder = Path(folder)
     check_folder(folder)
@@ -74,8 +71,7 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
         for metric, (value, colours) in METRICS.items():
             data = {phase: {"name": metric, "results": _results(of_graph, value), **colours}}
             path = folder / f"graph_{number}_{phase}.{metric}.json"
-            text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-            write_whole(path, functools.partial(Path.write_text, data=text), replace=True)
+            write(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
             written.append(path)
     return written
 

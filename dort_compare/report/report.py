@@ -120,7 +120,7 @@ class Report:
     def to_model_explorer(self, folder: str | Path) -> list[Path]:
         """Writes node data for Model Explorer, which colour a dumped model by its errors; returns the files.
 
-        Raises UsageError or DumpError where they cannot be written.
+        Raises UsageError where they cannot be written.
         """
         from dort_compare.report.model_explorer import write_node_data  # noqa: PLC0415  (most reports are only printed)
 

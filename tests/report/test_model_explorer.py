@@ -65,6 +65,12 @@ def test_older_files_are_replaced_and_a_file_is_no_folder(tmp_path: Path) -> Non
         report(row(ONE)).to_model_explorer(paths[0])
 
 
+def test_a_file_that_cannot_be_written_is_told_as_those_of_other_forms_are(tmp_path: Path) -> None:
+    (tmp_path / "graph_1_backward.local_error.json").mkdir()
+    with pytest.raises(UsageError, match=r"^cannot write .*local_error.json: it is a folder; name a file$"):
+        report(row(ONE)).to_model_explorer(tmp_path)
+
+
 def command(*arguments: str) -> int:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
