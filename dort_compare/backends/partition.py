@@ -99,16 +99,15 @@ def _whole_or_left(
 ) -> tuple[Boxed | None, dict[str, str]]:
     """The boxed callable for a graph of which nothing but what is ``left`` to torch stays out; None, and what to cut it
     around, where that fails."""
-    options, phase = build.options, build.phase
     try:
-        split, built = _built(graph_module, build, left, serving and phase == "backward")
+        split, built = _built(graph_module, build, left, serving and build.phase == "backward")
     except (RuntimeUnavailableError, UsageError):
         raise
     except Exception as problem:
-        if not options.fallback:
+        if not build.options.fallback:
             raise
         with told.stages("cut"):
-            reasons = _without(left, _reasons(options, graph_module, build.example_inputs, phase, problem))
+            reasons = _without(left, _reasons(build, graph_module, problem))
         if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
             build.refuse(graph_module, reasons)
         return None, reasons
@@ -188,23 +187,19 @@ def _value(node: fx.Node) -> Any:
 # Which nodes stay out, and why: from the names of FX nodes to reasons.
 
 
-def _reasons(
-    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase, problem: Exception
-) -> dict[str, str]:
+def _reasons(build: Building, graph_module: fx.GraphModule, problem: Exception) -> dict[str, str]:
     """The calls that ONNX Runtime cannot run; all of them where ``problem``, for which the whole graph was refused,
     cannot be laid at the door of some, as with PyTorch's exporter."""
     reasons: dict[str, str] = {}
-    if options.exporter == "native":
-        reasons = _refused(options, graph_module, example_inputs, phase)
+    if build.options.exporter == "native":
+        reasons = _refused(build, graph_module)
     return reasons or _all_calls(graph_module, reason_of(problem))
 
 
-def _refused(
-    options: Options, graph_module: fx.GraphModule, example_inputs: Sequence[Any], phase: Phase
-) -> dict[str, str]:
-    found = survey(graph_module, phase, options.opset)
+def _refused(build: Building, graph_module: fx.GraphModule) -> dict[str, str]:
+    found = survey(graph_module, build.phase, build.options.opset)
     nodes = {node.name: node for node in graph_module.graph.nodes}
-    lacking = missing_kernels(found.graph, options.session.resolved_providers(devices_of(example_inputs)))
+    lacking = missing_kernels(found.graph, build.options.session.resolved_providers(devices_of(build.example_inputs)))
     reasons = {call_of(nodes[name]): reason for name, reason in lacking.items()} | dict(found.refused)
     return {node.name: reasons[node] for node in graph_module.graph.nodes if node in reasons}
 
