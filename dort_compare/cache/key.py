@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.types import py_sym_types
 
 from dort_compare import provenance
-from dort_compare.provenance import Phase, Provenance
+from dort_compare.provenance import Phase, Provenance, attribute_of
 from dort_compare.signature import Signature
 
 LARGEST_CONSTANTS = 2**26
@@ -83,13 +82,13 @@ def software() -> _Words:
 
 
 def _graph(graph_module: fx.GraphModule, phase: Phase) -> _Words:
-    return tuple(_node(node, graph_module, phase) for node in graph_module.graph.nodes)
+    return tuple(_node(node, phase) for node in graph_module.graph.nodes)
 
 
-def _node(node: fx.Node, owner: fx.GraphModule, phase: Phase) -> _Words:
+def _node(node: fx.Node, phase: Phase) -> _Words:
     try:
         if node.op == "get_attr":
-            held, traced = _held(node, owner, phase), None
+            held, traced = _held(node, phase), None
         else:
             held, traced = _target(node.target), _words(node.meta.get("val"))
         origin = tuple(Provenance.of(node, phase).metadata().values())
@@ -109,8 +108,8 @@ def _target(target: Any) -> _Words:
     return "function", module, name
 
 
-def _held(node: fx.Node, owner: fx.GraphModule, phase: Phase) -> _Words:
-    value = operator.attrgetter(str(node.target))(owner)
+def _held(node: fx.Node, phase: Phase) -> _Words:
+    value = attribute_of(node)
     if isinstance(value, fx.GraphModule):
         return "graph", _graph(value, phase)
     if type(value) not in _TENSORS or isinstance(value, FakeTensor):

@@ -15,7 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from dort_compare.dump.arguments import Json, Place, decoded, encoded, placed
 from dort_compare.dump.traced import decoded_meta, encoded_meta
 from dort_compare.errors import DumpError, UnsupportedGraphError
-from dort_compare.provenance import target_name
+from dort_compare.provenance import attribute_of, target_name
 
 FindTarget = Callable[[str], Callable[..., Any] | None]
 """From the name of a target to what may be called in a graph of a dump; None for anything else."""
@@ -40,7 +40,7 @@ def _nodes(graph_module: fx.GraphModule, constants: dict[str, torch.Tensor], wit
     for node in graph_module.graph.nodes:
         data: dict[str, Json] = {"op": node.op, "name": node.name}
         if node.op == "get_attr":
-            held = operator.attrgetter(str(node.target))(graph_module)
+            held = attribute_of(node)
             if isinstance(held, fx.GraphModule):
                 data["graph"] = {"nodes": _nodes(held, constants, f"{within}{node.name}:")}
             else:

@@ -96,7 +96,7 @@ class Walk:
         self.values[node] = value
 
     def _attribute(self, node: fx.Node) -> None:
-        constant = operator.attrgetter(str(node.target))(self.graph_module)
+        constant = provenance.attribute_of(node)
         if isinstance(constant, fx.GraphModule):
             self.values[node] = functools.partial(_results, self, constant)
             return
