@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx, nn
 from torch._functorch._aot_autograd import descriptors as aot
 
-from dort_compare.provenance import dotted_path, plain_source
+from dort_compare.provenance import dotted_path, plain_source, returned_by
 
 _GIVEN = "dort_compare.given"
 
@@ -74,10 +74,8 @@ def results(graph: fx.Graph) -> list[tuple[Any, Role]]:
 
 def _described(graph: fx.Graph) -> Iterator[tuple[Any, Any]]:
     """What a graph returns, in order, with torch's descriptor of it, None where there is none."""
-    output = graph.output_node()
-    returned = output.args[0]
-    returned = returned if isinstance(returned, (tuple, list)) else [returned]
-    return zip(returned, output.meta.get("desc") or [None] * len(returned), strict=True)
+    returned = returned_by(graph)
+    return zip(returned, graph.output_node().meta.get("desc") or [None] * len(returned), strict=True)
 
 
 def saved_values(graph: fx.Graph) -> set[fx.Node]:

@@ -181,6 +181,12 @@ def attribute_of(node: fx.Node) -> Any:
     return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
+def returned_by(graph: fx.Graph) -> list[Any]:
+    """What a graph returns, in order: FX nodes and constants."""
+    returned = graph.output_node().args[0]
+    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
+
+
 def graph_of(node: fx.Node) -> fx.GraphModule | None:
     """The graph of a branch or loop that a node stands for; None of any other node."""
     held = attribute_of(node) if node.op == "get_attr" else None

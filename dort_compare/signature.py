@@ -15,6 +15,7 @@ from torch import fx
 
 from dort_compare.checks import Check, check_of
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.provenance import returned_by
 from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
 
@@ -67,11 +68,8 @@ class Signature:
         """
         graph = graph_module.graph
         inputs = tuple(_input(node) for node in graph.nodes if node.op == "placeholder")
-        returned = graph.output_node().args[0]
-        if not isinstance(returned, (tuple, list)):
-            returned = (returned,)
         checks = tuple(filter(None, map(check_of, graph.nodes)))
-        return cls(inputs, tuple(_output(value) for value in returned), checks)
+        return cls(inputs, tuple(_output(value) for value in returned_by(graph)), checks)
 
     @functools.cached_property
     def computed(self) -> Mapping[str, GraphOutput]:

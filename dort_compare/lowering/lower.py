@@ -193,8 +193,7 @@ class _InnerWalk(Walk):
         for node in self.graph_module.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 self.visit(node)
-        returned = self.graph_module.graph.output_node().args[0]
-        returned = returned if isinstance(returned, (tuple, list)) else (returned,)
+        returned = provenance.returned_by(self.graph_module.graph)
         return [fx.map_arg(each, self.values.__getitem__) for each in returned]
 
     def visit(self, node: fx.Node) -> None:

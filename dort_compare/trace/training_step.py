@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
+from dort_compare.provenance import returned_by
 from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
 
@@ -36,7 +37,7 @@ class TrainingStep:
     def outputs(self) -> dict[str, fx.Node]:
         """The nodes that the forward graph returns as outputs of the model, by name."""
         saved = {node.name for node in _placeholders(self.backward)} if self.backward else set()
-        returned = _returned(self.forward)
+        returned = returned_by(self.forward.graph_module.graph)
         count = len(returned) - len(saved & {node.name for node in returned if isinstance(node, fx.Node)})
         return {node.name: node for node in returned[:count] if isinstance(node, fx.Node)}
 
@@ -46,7 +47,7 @@ class TrainingStep:
         if self.backward is None:
             return {}
         names = [self.forward.input_names.get(node.name, node.name) for node in _placeholders(self.forward)]
-        pairs = zip(names, _returned(self.backward), strict=False)
+        pairs = zip(names, returned_by(self.backward.graph_module.graph), strict=False)
         return {name: node for name, node in pairs if isinstance(node, fx.Node)}
 
     @property
@@ -54,7 +55,7 @@ class TrainingStep:
         """What the backward graph is given and the forward graph does not make, by name."""
         if self.backward is None:
             return {}
-        made = {node.name for node in _returned(self.forward) if isinstance(node, fx.Node)}
+        made = {node.name for node in returned_by(self.forward.graph_module.graph) if isinstance(node, fx.Node)}
         given = {name: value for name, value in self.backward.inputs.items() if name not in made}
         return {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
 
@@ -105,8 +106,3 @@ def run_graph(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> dict[str, A
 
 def _placeholders(run: GraphRun | None) -> list[fx.Node]:
     return [node for node in run.graph_module.graph.nodes if node.op == "placeholder"] if run else []
-
-
-def _returned(run: GraphRun) -> list[Any]:
-    returned = run.graph_module.graph.output_node().args[0]
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
