@@ -123,7 +123,7 @@ def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
     shape, stride = ([*map(_stand_in, sizes)] for sizes in (value.shape, value.stride()))
     plain = list(range(value.ndim))
     for order in (plain, sorted(plain, key=stride.__getitem__, reverse=True)):
-        if _is_contiguous([shape[d] for d in order], [stride[d] for d in order]):
+        if is_contiguous([shape[d] for d in order], [stride[d] for d in order]):
             return tuple(order)
     return None
 
@@ -133,7 +133,8 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(order.index(dim) for dim in range(len(order)))
 
 
-def _is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
+def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether strides are those of elements that lie one after the other in memory, in the order of the shape."""
     dense = list(itertools.accumulate((max(n, 1) for n in reversed(shape)), operator.mul, initial=1))[-2::-1]
     return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
 

@@ -10,7 +10,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
 from dort_compare.lowering.registry import lowering
-from dort_compare.signature import inverse
+from dort_compare.signature import inverse, is_contiguous
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -69,15 +69,6 @@ def _known(op: Builder, sizes: Sequence[Dim | torch.SymInt]) -> list[int]:
     return known
 
 
-def _is_contiguous(size: Sequence[int], stride: Sequence[int]) -> bool:
-    expected = 1
-    for n, step in zip(reversed(size), reversed(stride), strict=True):
-        if n != 1 and step != expected:
-            return False
-        expected *= n
-    return True
-
-
 def _places(op: Builder, size: Sequence[int], stride: Sequence[int], first: int) -> ir.Value:
     """The positions in the flat tensor, in the shape of the view."""
     places = op.const(first)
@@ -99,7 +90,7 @@ def as_strided(
     if is_empty(op.result):
         return op.Reshape(op.Slice(memory.flat, [0], [0]), op.dims(size), allowzero=1)
     first = _first(op, x, size, stride, storage_offset)
-    if _is_contiguous(size, stride):
+    if is_contiguous(size, stride):
         part = op.Slice(memory.flat, [first], [first + op.result.numel()], [0])
         return op.Reshape(part, op.dims(size))
     return op.Gather(memory.flat, _places(op, size, stride, first), axis=0)
