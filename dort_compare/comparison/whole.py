@@ -9,8 +9,7 @@ from dort_compare.measure.before_onnx.departure import first_departure
 from dort_compare.measure.before_onnx.modules import ModuleRow
 from dort_compare.measure.before_onnx.tracing import Tracing
 from dort_compare.measure.divergence import Divergence
-from dort_compare.measure.noise.scatter import within
-from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.outcome import OutcomeRow, within
 from dort_compare.report.progress import SCATTER, Waiting
 
 

@@ -11,8 +11,8 @@ import torch
 from dort_compare.measure.before_onnx.modules import common_path
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.gaps import Gaps
-from dort_compare.measure.noise.scatter import SAMPLES, Scatter, within
-from dort_compare.measure.outcome import outcome_rows
+from dort_compare.measure.noise.scatter import SAMPLES, Scatter
+from dort_compare.measure.outcome import outcome_rows, within
 from dort_compare.measure.rollup import by_module, ranked
 from dort_compare.measure.rows import Row
 

@@ -16,8 +16,8 @@ from dort_compare.backends import DebugBackend
 from dort_compare.errors import level_of, one_line
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
-from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter, Scatters, outcome_scatters, within
-from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
+from dort_compare.measure.outcome import OutcomeRow, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import Held, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
