@@ -12,7 +12,7 @@ from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
-from dort_compare.measure.noise.shake import but_for_masks, shake
+from dort_compare.measure.noise.shake import masks_unmoved, shake
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.engine import Engine, run_nodes
 from dort_compare.trace.execution import Execution, constant
@@ -74,7 +74,7 @@ class Again:
         floats = {n: t for n, t in known.items() if t.is_floating_point()}
         moved = {n: shaken(t, precision or t.dtype).to(t.dtype) for n, t in floats.items()}
         if any(node.proto.op_type in _EXPONENTIALS for node in nodes):
-            moved = {n: but_for_masks(floats[n], t) for n, t in moved.items()}
+            moved = {n: masks_unmoved(floats[n], t) for n, t in moved.items()}
         if not moved:
             return None
         again = run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})

@@ -38,7 +38,7 @@ def _alike(base: torch.Tensor, results: Iterable[torch.Tensor | None]) -> Iterat
     return (each for each in results if each is not None and each.shape == base.shape)
 
 
-def but_for_masks(value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+def masks_unmoved(value: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
     """``moved``, but for what stands for infinity in ``value``, as a mask of -1e9 does: an exponential makes 0 of it.
 
     A rounding of that is 64, of which a softmax makes anything in a row that is hidden whole. In half precision such a

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.noise.shake import but_for_masks, shake
+from dort_compare.measure.noise.shake import masks_unmoved, shake
 
 
 def moved(value: torch.Tensor, precision: torch.dtype = torch.float32) -> torch.Tensor:
-    return but_for_masks(value, shake(value, precision, torch.Generator().manual_seed(0)).to(value.dtype)) != value
+    return masks_unmoved(value, shake(value, precision, torch.Generator().manual_seed(0)).to(value.dtype)) != value
 
 
 SCORES = torch.linspace(-3, 3, 24).reshape(4, 6)
