@@ -1,6 +1,6 @@
-"""Writes that torch does not count: ``Tensor._version`` stays as it was.
+"""Writes in place, as torch counts them, and those that it does not: ``Tensor._version`` stays as it was.
 
-Those are the steps of fused optimizers, which it can be made to count, and what batch norm writes of its running
+The latter are the steps of fused optimizers, which it can be made to count, and what batch norm writes of its running
 statistics.
 """
 
@@ -14,6 +14,14 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+def times_written(value: Any) -> int | None:
+    """How often the memory of a tensor was written in place, never that of a number; None for an inference tensor, of
+    which torch does not count it."""
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return None if value.is_inference() else value._version
 
 
 @functools.cache

@@ -18,15 +18,15 @@ from dort_compare.runtime import Program
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
-from dort_compare.writes import count_fused_steps, may_be_statistics
+from dort_compare.writes import count_fused_steps, may_be_statistics, times_written
 
 
 @dataclass(frozen=True)
 class _Held:
-    """A recorded argument with the version that its memory had then."""
+    """A recorded argument, and how often its memory had been written then."""
 
     value: Argument
-    version: int
+    version: int | None
 
 
 class Run:
@@ -52,7 +52,7 @@ class Run:
         self._held: dict[str, _Held] = {}
         for graph_input, argument in zip(signature.inputs, arguments, strict=True):
             if phase == "backward" and not graph_input.name.startswith("primals"):
-                self._held[graph_input.name] = _Held(argument, _version(argument))
+                self._held[graph_input.name] = _Held(argument, times_written(argument))
             else:
                 self._held[graph_input.name] = self._copied(graph_input.name, argument, previous)
 
@@ -63,7 +63,7 @@ class Run:
         Raises StaleRecordError where one that is kept by reference has been written in place since.
         """
         for name, held in self._held.items():
-            if _version(held.value) != held.version:
+            if times_written(held.value) != held.version:
                 raise StaleRecordError(
                     f"graph input {name} was changed in place after this run was recorded; read it before that"
                 )
@@ -76,34 +76,27 @@ class Run:
 
     def _copied(self, name: str, argument: Argument, previous: Run | None) -> _Held:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
-        source = self._sources[name] = _Held(argument, _version(argument))
+        source = self._sources[name] = _Held(argument, times_written(argument))
         before = previous._sources.get(name) if previous else None
         is_counted = not isinstance(argument, torch.Tensor) or not may_be_statistics(argument)
-        is_same = before is not None and before.value is argument and before.version == source.version >= 0
+        is_same = before is not None and before.value is argument and before.version == source.version is not None
         if previous and is_same and is_counted:
             return previous._held[name]
         copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
-        return _Held(copy, _version(copy))
+        return _Held(copy, times_written(copy))
 
 
 class Results:
     """What one run computed, by the names of the ONNX model's outputs, kept by reference."""
 
     def __init__(self, computed: Mapping[str, torch.Tensor]) -> None:
-        self._held = {name: _Held(value, _version(value)) for name, value in computed.items()}
+        self._held = {name: _Held(value, times_written(value)) for name, value in computed.items()}
 
     def values(self) -> dict[str, torch.Tensor] | None:
         """The tensors; None where one may have been written in place since, as far as torch has seen it."""
-        if any(not 0 <= held.version == _version(held.value) for held in self._held.values()):
+        if any(held.version is None or held.version != times_written(held.value) for held in self._held.values()):
             return None
         return {name: as_tensor(held.value) for name, held in self._held.items()}
-
-
-def _version(argument: Argument) -> int:
-    """How often the memory was written in place; -1 for an inference tensor, which does not count that."""
-    if not isinstance(argument, torch.Tensor):
-        return 0
-    return -1 if argument.is_inference() else argument._version
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leaves, on_gradient
+from dort_compare.writes import times_written
 
 
 @contextmanager
@@ -42,7 +43,7 @@ class Held:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.dtype, self.shape = tensor.dtype, tensor.shape
         self._tensor = tensor.clone() if tensor.is_inference() else tensor
-        self._version = _version(self._tensor)
+        self._version = times_written(self._tensor)
 
     @property
     def content(self) -> object:
@@ -51,8 +52,4 @@ class Held:
 
     @property
     def tensor(self) -> torch.Tensor | None:
-        return self._tensor if _version(self._tensor) == self._version else None
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+        return self._tensor if times_written(self._tensor) == self._version else None
