@@ -76,7 +76,7 @@ def test_what_needs_the_inputs_alone_waits_for_its_reader() -> None:
 
 def test_views_of_what_torch_computes_stay_in_torch() -> None:
     split = cut(lambda x: torch.erfinv(torch.erfinv(x).t()[1:]), "erfinv", "erfinv_1")
-    assert all(not call.startswith("[") for call in told(split))
+    assert told(split) == ["erfinv", "t", "slice_1", "erfinv_1"]
 
 
 def test_random_nodes_keep_their_order() -> None:
