@@ -17,7 +17,7 @@ from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
 from dort_compare.errors import UsageError, nearest
 from dort_compare.report import Report
-from dort_compare.runtime.providers import once
+from dort_compare.runtime.providers import once, with_cpu
 from dort_compare.trace.executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
@@ -154,7 +154,7 @@ def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
 
 def _defaults(provider: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a backend that runs once, under those that the caller has ``given``."""
-    options = {"providers": [provider] if provider == "cpu" else [provider, "cpu"], "session_options": once(), **given}
+    options = {"providers": with_cpu(provider), "session_options": once(), **given}
     if isinstance(options["session_options"], Mapping):
         options["session_options"] = {**once(), **options["session_options"]}
     return options

@@ -22,6 +22,7 @@ from dort_compare.report.causes import cause_text
 from dort_compare.report.outcomes import outcome_table, tensors_table
 from dort_compare.report.side_by_side import side_by_side_table
 from dort_compare.report.terminal import half_lines, shipped_lines
+from dort_compare.runtime.providers import with_cpu
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -80,8 +81,7 @@ class Settings:
     @property
     def options(self) -> dict[str, Any]:
         """The options that both backends share; graphs in pieces could not be set side by side."""
-        providers = ["cuda", "cpu"] if self.device == "cuda" else ["cpu"]
-        return {"providers": providers, "target_opset": self.opset, "fallback": False}
+        return {"providers": with_cpu(self.device), "target_opset": self.opset, "fallback": False}
 
 
 def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) -> Report:

@@ -16,7 +16,7 @@ from dort_compare.errors import DumpError, ExecutionError, UsageError, told
 from dort_compare.lowering.targets import find_target
 from dort_compare.offline.refusals import refuse_made_twice, refuse_other_inputs, refuse_other_order, refuse_unlike
 from dort_compare.runtime.kernels import with_kernels
-from dort_compare.runtime.providers import Provider, SessionSettings
+from dort_compare.runtime.providers import Provider, SessionSettings, with_cpu
 from dort_compare.runtime.session import make_session
 from dort_compare.trace import GraphRun
 from dort_compare.trace.as_it_is import AS_IT_IS
@@ -112,8 +112,7 @@ def running(what: str) -> Iterator[None]:
 
 def providers_of(provider: Device) -> list[Provider]:
     """The providers of a session on ``provider``; what it has no kernel for runs on the CPU."""
-    names = ("cpu",) if provider == "cpu" else (provider, "cpu")
-    return SessionSettings(providers=names).resolved_providers()
+    return SessionSettings(providers=tuple(with_cpu(provider))).resolved_providers()
 
 
 def refuse_unloadable(run: GraphRun, path: Path) -> None:

@@ -173,6 +173,11 @@ def _resolve(spec: ProviderSpec) -> Provider:
     return name, dict(options)
 
 
+def with_cpu(provider: str) -> list[str]:
+    """A provider, and the CPU for what it has no kernel for."""
+    return [provider] if provider == "cpu" else [provider, "cpu"]
+
+
 def _prepare_cuda() -> None:
     if not torch.cuda.is_available():
         raise RuntimeUnavailableError("no CUDA device: torch.cuda.is_available() is False; use the cpu provider")
