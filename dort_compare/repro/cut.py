@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx
 import torch
 from onnx import TensorProto, helper
-from onnx_ir.tensor_adapters import from_torch_dtype
 
 from dort_compare.captures import read_by
-from dort_compare.trace.parts import Parts
+from dort_compare.trace.parts import Parts, declared
 
 _AS_FLOAT32 = "/float32"
 
@@ -60,7 +59,7 @@ def for_numpy(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
     ((fed, dense),) = for_numpy({name: tensor.detach()}).items()
-    return helper.make_tensor_value_info(fed, int(from_torch_dtype(dense.dtype)), list(dense.shape))
+    return declared(fed, dense)
 
 
 def _cast(source: str, target: str, to: int) -> onnx.NodeProto:

@@ -15,6 +15,7 @@ from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.parts import declared
 from dort_compare.trace.reference import ReferenceSession
 
 
@@ -95,9 +96,7 @@ def run_nodes(
             constant.name = name
         else:
             feeds[name] = known[name]
-    for name, tensor in feeds.items():
-        element = int(ir.tensor_adapters.from_torch_dtype(tensor.dtype))
-        model.graph.input.append(onnx.helper.make_tensor_value_info(name, element, list(tensor.shape)))
+    model.graph.input.extend(declared(name, tensor) for name, tensor in feeds.items())
     results = [local.get(name, name) for name in wanted]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in results)
     try:

@@ -164,7 +164,7 @@ class Parts:
         graph = model.graph
         graph.name = "part"
         graph.node.extend(self.nodes[i] for i in nodes)
-        graph.input.extend(_declared(name, tensor) for name, tensor in given.items())
+        graph.input.extend(declared(name, tensor) for name, tensor in given.items())
         graph.initializer.extend(constants)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
         return model
@@ -190,5 +190,6 @@ def _named(
     return found
 
 
-def _declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
+def declared(name: str, tensor: torch.Tensor) -> onnx.ValueInfoProto:
+    """A value of a model, of the dtype and shape of a tensor."""
     return onnx.helper.make_tensor_value_info(name, int(from_torch_dtype(tensor.dtype)), list(tensor.shape))
