@@ -26,6 +26,12 @@ _WORDS = {
     "diverges": "diverge",
     "random": "drawn at random",
 }
+_KINDS = {
+    "a step on the way": "steps where the other has other steps",
+    "a step on other numbers": "steps on other numbers",
+    "a constant of other numbers": "constants of other numbers",
+}
+"""By the beginning of a reason, the reason without names."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +144,8 @@ def _cause_lines(cause: Cause) -> Iterator[str]:
 
 
 def _kind(reason: str) -> str:
-    """A reason without the name of the value that it leads to."""
-    return "steps where the other has other steps" if reason.startswith("a step") else reason
+    """A reason without the names of values."""
+    return next((kind for start, kind in _KINDS.items() if reason.startswith(start)), reason)
 
 
 def _tables(found: Findings) -> Iterator[str]:

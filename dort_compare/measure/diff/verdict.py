@@ -13,6 +13,7 @@ from dort_compare.align.orders import Order
 from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff import outputs as returned
+from dort_compare.measure.diff.other_numbers import other_numbers, told_of
 from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.divergence import Judgement
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -85,11 +86,13 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     departing = sorted(told, key=lambda row: order.get(row.pair.second, -1))
     causes = tuple(_cause(row, first, second, by_name) for row in departing)
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
-    unpaired = (*_unpaired("first", first, paired[0]), *_unpaired("second", second, paired[1]))
+    unequal = other_numbers(first, second, rows)
+    known = {key: why for each in unequal for key, why in each.reasons.items()}
+    unpaired = (*_unpaired("first", first, paired[0], known), *_unpaired("second", second, paired[1], known))
     outputs = counterparts(first, second, {(row.pair.first, row.pair.second) for row in rows})
     faults = returned.without_numbers(first), returned.fault(first, second, outputs, paired, taken)
     verdict, reason = _verdict(first, second, rows, causes, next(filter(None, faults), None))
-    notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs))
+    notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs), *told_of(first, second, unequal))
     if not causes:
         notes += tuple(_accumulated(by_name, second))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
@@ -236,8 +239,10 @@ def _shown(attribute: onnx.AttributeProto | None) -> str:
     return str(value.decode(errors="replace") if isinstance(value, bytes) else value)
 
 
-def _unpaired(model: str, side: Side, paired: frozenset[str]) -> Iterator[Unpaired]:
-    """Values without a partner in order, each with what is known of where it leads."""
+def _unpaired(
+    model: str, side: Side, paired: frozenset[str], known: Mapping[tuple[str, str], str]
+) -> Iterator[Unpaired]:
+    """Values without a partner in order, each with what is ``known`` of it, or else of where it leads."""
     flow = side.flow
     leads_to: dict[str, str] = {}
     names = [*flow.inputs, *flow.constants, *(name for node in flow.nodes for name in node.results if name)]
@@ -248,7 +253,9 @@ def _unpaired(model: str, side: Side, paired: frozenset[str]) -> Iterator[Unpair
     for name in names:
         if name in paired:
             continue
-        if name in flow.opaque or name not in side.sketches:
+        if (model, name) in known:
+            reason = known[model, name]
+        elif name in flow.opaque or name not in side.sketches:
             reason = "no numeric tensor: not compared"
         elif leads_to[name]:
             reason = f"a step on the way to {leads_to[name]!r}, where the other model has other steps"
