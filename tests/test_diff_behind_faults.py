@@ -142,3 +142,30 @@ def test_a_value_that_stands_for_several_of_the_first_model_is_blamed_once() -> 
     found = diff(first, model(text.format("k"), k=scale * np.float32(1.001)))
     assert blamed(found) == ["k"], str(found)
     assert sum(row.status == "diverges" for row in found.rows) == 2
+
+
+RECURRENT = """
+    agraph (float[2, 7, 8] x) => (float[7, 2, 3] y, float[1, 2, 12] last) {
+        steps = Transpose<perm = [1, 0, 2]>(x)
+        all, last = GRU<hidden_size = 12, linear_before_reset = 1>(steps, w, r, b, , start)
+        turned = Transpose<perm = [0, 2, 1, 3]>(all)
+        flat = Reshape(turned, sizes)
+        y = MatMul(flat, v)
+    }"""
+TURNED = "turned = Transpose<perm = [0, 2, 1, 3]>({})\n        flat = Reshape(turned, sizes)"
+SQUEEZED = "flat = Squeeze({}, one)"
+
+
+def recurrent_weights() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    shapes = {"w": (1, 36, 8), "r": (1, 36, 12), "b": (1, 72), "v": (12, 3)}
+    drawn = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**drawn, "start": np.zeros((1, 2, 12), np.float32), "sizes": np.array([7, 2, 12]), "one": np.array([1])}
+
+
+def test_a_node_that_leaves_out_an_operand_has_all_others_in_common() -> None:
+    wrong = RECURRENT.replace(TURNED.format("all"), SQUEEZED.format("all")).replace("reset = 1", "reset = 0")
+    found = diff(model(RECURRENT, **recurrent_weights()), model(wrong, **recurrent_weights()))
+    assert found.first_divergence is not None
+    assert found.first_divergence.row.pair.first == "all", str(found)
+    assert found.first_divergence.reason.endswith("is noise; linear_before_reset 0 instead of 1"), str(found)

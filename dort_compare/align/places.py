@@ -191,7 +191,8 @@ class Places:
                 rest.remove(number)
                 shared += 1
         in_order = theirs == ours
-        return shared / max(len(node.operands), len(mine.operands), 1) - (0.0 if in_order or not shared else 0.01)
+        most = max(sum(map(bool, each.operands)) for each in (node, mine))
+        return shared / max(most, 1) - (0.0 if in_order or not shared else 0.01)
 
     def _same_readers(self, first: str, second: str) -> tuple[float, bool]:
         """The share of readers of ``second`` that read ``first`` too, and whether one of them tells it from others."""
