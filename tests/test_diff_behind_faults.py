@@ -154,11 +154,19 @@ RECURRENT = """
     }"""
 TURNED = "turned = Transpose<perm = [0, 2, 1, 3]>({})\n        flat = Reshape(turned, sizes)"
 SQUEEZED = "flat = Squeeze({}, one)"
+TWO_LAYERS = """
+    agraph (float[7, 2, 8] x) => (float[7, 1, 2, 12] all, float[1, 2, 12] last) {
+        before = RNN<hidden_size = 12>(x, u, q)
+        turned = Transpose<perm = [0, 2, 1, 3]>(before)
+        flat = Reshape(turned, sizes)
+        all, last = GRU<hidden_size = 12, linear_before_reset = 1>(flat, t, r, b)
+    }"""
 
 
 def recurrent_weights() -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
-    shapes = {"w": (1, 36, 8), "r": (1, 36, 12), "b": (1, 72), "v": (12, 3)}
+    shapes = {"w": (1, 36, 8), "r": (1, 36, 12), "b": (1, 72), "v": (12, 3), "t": (1, 36, 12)}
+    shapes |= {"u": (1, 12, 8), "q": (1, 12, 12)}
     drawn = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     return {**drawn, "start": np.zeros((1, 2, 12), np.float32), "sizes": np.array([7, 2, 12]), "one": np.array([1])}
 
@@ -169,3 +177,23 @@ def test_a_node_that_leaves_out_an_operand_has_all_others_in_common() -> None:
     assert found.first_divergence is not None
     assert found.first_divergence.row.pair.first == "all", str(found)
     assert found.first_divergence.reason.endswith("is noise; linear_before_reset 0 instead of 1"), str(found)
+
+
+@pytest.mark.parametrize(("text", "layer"), [(RECURRENT, "all"), (TWO_LAYERS, "before")], ids=["one", "two"])
+def test_a_node_of_two_results_is_blamed_once_and_for_what_is_not_the_same(text: str, layer: str) -> None:
+    """Two exporters flatten what a recurrent layer makes in two ways."""
+    constants = recurrent_weights()
+    first, other = model(text, **constants), text.replace(TURNED.format(layer), SQUEEZED.format(layer))
+    assert other != text
+    assert diff(first, model(other, **constants)).verdict == "agree"
+    found = diff(first, model(other.replace("linear_before_reset = 1", "linear_before_reset = 0"), **constants))
+    (cause,) = found.findings.causes
+    assert (cause.row.pair.first, cause.row.pair.second) == ("all", "all"), str(found)
+    assert cause.reason.endswith("is noise; linear_before_reset 0 instead of 1"), str(found)
+    assert {row.pair.second for row in found.rows if row.status == "diverges"} == {"all", "last"}
+
+
+def test_results_of_one_node_that_are_returned_for_each_other_are_both_told() -> None:
+    text = "agraph (float[4, 8] x) => (float[2, 8] p, float[2, 8] q) {{ {} = Split<num_outputs = 2>(x) }}"
+    found = diff(model(text.format("p, q")), model(text.format("q, p")))
+    assert sorted(blamed(found)) == ["p", "q"], str(found)

@@ -84,7 +84,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     order = _order(second)
     told = [row for row in rows if row.status == "diverges" and not _is_told_by_another(row, by_name)]
     departing = sorted(told, key=lambda row: order.get(row.pair.second, -1))
-    causes = tuple(_cause(row, first, second, by_name) for row in departing)
+    causes = tuple(_cause(row, first, second, by_name) for row in _once_a_node(departing, first, second))
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unequal = other_numbers(first, second, rows)
     known = {key: why for each in unequal for key, why in each.reasons.items()}
@@ -102,6 +102,17 @@ def _is_told_by_another(row: ValueRow, rows: Mapping[str, ValueRow]) -> bool:
     """Whether it departs from one more of several equal values of the first model."""
     main = rows.get(row.pair.second)
     return row.pair.how == "copy" and main is not None and main.status == "diverges"
+
+
+def _once_a_node(rows: Sequence[ValueRow], first: Side, second: Side) -> list[ValueRow]:
+    """Without further results of a node that depart from those of the same node: they are one fault, unless it is which
+    of them are returned."""
+    found: dict[tuple[int, ...], ValueRow] = {}
+    for number, row in enumerate(rows):
+        nodes = first.made_at(row.pair.first), second.made_at(row.pair.second)
+        is_alone = row.pair.how == "returned" or min(nodes) < 0
+        found.setdefault((*nodes, number) if is_alone else nodes, row)
+    return list(found.values())
 
 
 def _verdict(
@@ -151,7 +162,7 @@ def _cause(row: ValueRow, first: Side, second: Side, rows: Mapping[str, ValueRow
     paired = {r.pair.first for r in rows.values()}
     steps = tuple(_steps(first, row.pair.first, paired)), tuple(_steps(second, row.pair.second, rows.keys()))
     operands = tuple(_operands(node, mine, rows)) if mine else ()
-    differences = _differences(node, mine, operands, (first.flow, second.flow))
+    differences = _differences(node, mine, operands, (first, second))
     reason = "; ".join([_size(row), *differences])
     if row.pair.how == "returned" and row.pair.second in rows:
         held = rows[row.pair.second].pair.first
@@ -197,7 +208,7 @@ def _size(row: ValueRow) -> str:
 
 
 def _differences(
-    node: Node | None, mine: Node | None, operands: Sequence[Operand], flows: tuple[Dataflow, Dataflow]
+    node: Node | None, mine: Node | None, operands: Sequence[Operand], sides: tuple[Side, Side]
 ) -> Iterator[str]:
     """What is not the same about two nodes that stand in one place."""
     if node is None or mine is None:
@@ -205,10 +216,20 @@ def _differences(
     if node.proto.op_type != mine.proto.op_type:
         yield f"{mine.proto.op_type} instead of {node.proto.op_type}"
         return
-    yield from _other_attributes(node, mine, flows)
+    yield from _other_attributes(node, mine, (sides[0].flow, sides[1].flow))
     for operand in operands:
-        if operand.expected and operand.partner and operand.expected != operand.partner:
+        if operand.expected and operand.partner and not _reads_the_same(operand, *sides):
             yield f"reads {operand.name!r} (paired with {operand.partner!r}) where the first reads {operand.expected!r}"
+
+
+def _reads_the_same(operand: Operand, first: Side, second: Side) -> bool:
+    """Whether the partner is what the first model's node reads, or has its elements and is shown in its shape."""
+    if operand.expected == operand.partner:
+        return True
+    expected, partner = first.sketches.get(operand.expected), first.sketches[operand.partner]
+    if expected is None or expected.shape != second.sketches[operand.name].shape:
+        return False
+    return expected.may_equal(partner) and expected.exact == partner.exact
 
 
 def _other_attributes(node: Node, mine: Node, flows: tuple[Dataflow, Dataflow]) -> Iterator[str]:
