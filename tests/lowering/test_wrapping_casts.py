@@ -61,3 +61,16 @@ def test_a_sum_wraps_around(name: str, dtype: torch.dtype) -> None:
     limits = torch.iinfo(dtype)
     x, y = torch.randint(limits.min, limits.max, (2, 40), dtype=dtype, generator=torch.Generator().manual_seed(0))
     assert torch.equal(torch.compile(SUMS[name], backend="dort")(x, y), SUMS[name](x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+def test_each_float_is_cast_before_it_is_added(name: str, dtype: torch.dtype) -> None:
+    dim = (0,) if name.startswith("cum") else ()
+    x = torch.tensor([3e9, 1.0, 3.0])
+
+    def reduced(x: Tensor) -> Tensor:
+        return getattr(x, name)(*dim, dtype=dtype)
+
+    for each in (x, x.double(), x.bfloat16()):
+        assert torch.equal(torch.compile(reduced, backend="dort", options={"fallback": False})(each), reduced(each))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from dort_compare.lowering.builder import Builder, fake_of, shape_of
+from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
@@ -39,9 +39,12 @@ def reduced_dims(dim: Dims, rank: int) -> list[int]:
     return [d % rank for d in dims] if rank else []
 
 
-def _wide(op: Builder, x: ir.Value) -> ir.Value:
-    """The terms of a sum in the dtype that torch adds them in: int64 for integers and booleans."""
+def widened(op: Builder, x: ir.Value) -> ir.Value:
+    """The terms of a sum in the dtype that torch adds them in: int64 for integers and booleans, floats by way of int32
+    where the sum is one."""
     dtype = op.result.dtype
+    if dtype == torch.int32 and is_floating(x):
+        x = op.cast(x, dtype)
     return op.cast(x, opmath(dtype) if dtype.is_floating_point else torch.int64)
 
 
@@ -54,7 +57,7 @@ def sum_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: Any
     rank = len(shape_of(x))
     dims = reduced_dims(dim, rank)
     if op.result.dtype.is_floating_point or not dims:
-        return reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, rank)
+        return reduce(op, "ReduceSum", widened(op, x), dim, keepdim, rank)
     return _sum_of_integers(op, x, dims, keepdim)
 
 
@@ -70,7 +73,7 @@ def _sum_of_integers(op: Builder, x: ir.Value, dims: list[int], keepdim: bool) -
         is_known = all(isinstance(size, int) for size in sizes)
         is_small = is_known and math.prod(sizes) * _LARGEST[fake_of(x).dtype] <= 2**24
         return _summed(op, x, dims, keepdim, torch.float32 if is_small else torch.float64)
-    terms = _wide(op, x)
+    terms = widened(op, x)
     low = op.Mod(terms, _HALF) if op.on_cuda else op.BitwiseAnd(terms, _HALF - 1)
     high = op.Mul(op.cast(op.Sub(terms, low), torch.float64), 1 / _HALF)
     low, high = (_summed(op, half, dims, keepdim, torch.float64) for half in (low, high))
@@ -105,9 +108,9 @@ def mean_dim(op: Builder, x: ir.Value, dim: Dims, keepdim: bool = False, **_: An
     shape = shape_of(x)
     dims = reduced_dims(dim, len(shape))
     if all(statically_known_true(shape[d] != 0) for d in dims):
-        return reduce(op, "ReduceMean", _wide(op, x), dim, keepdim, len(shape))
+        return reduce(op, "ReduceMean", widened(op, x), dim, keepdim, len(shape))
     count = op.const(product(op, (op.size(x, d) for d in dims)), opmath(op.result.dtype))
-    return op.Div(reduce(op, "ReduceSum", _wide(op, x), dim, keepdim, len(shape)), count)
+    return op.Div(reduce(op, "ReduceSum", widened(op, x), dim, keepdim, len(shape)), count)
 
 
 @lowering(aten.mean.default)
@@ -141,7 +144,7 @@ def prims_prod(op: Builder, x: ir.Value, dims: Dims, **_: Any) -> ir.Value:
 def _product(op: Builder, x: ir.Value, dim: Dims, keepdim: bool) -> ir.Value:
     """Integers are multiplied in pairs: ONNX Runtime's ReduceProd goes through float64."""
     shape = shape_of(x)
-    factors = _wide(op, x)
+    factors = widened(op, x)
     if op.result.dtype.is_floating_point:
         return reduce(op, "ReduceProd", factors, dim, keepdim, len(shape))
     for d in sorted(reduced_dims(dim, len(shape)), reverse=True):

@@ -13,7 +13,8 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, is_floating, shape_of
-from dort_compare.lowering.precision import in_float32, opmath
+from dort_compare.lowering.ops.reduction import widened
+from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sums import running_sum
 
@@ -26,8 +27,7 @@ _END = 2**63 - 1
 @in_float32
 def cumsum(op: Builder, x: ir.Value, dim: int, **_: Any) -> ir.Value:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    dtype = op.result.dtype
-    terms = op.cast(x, opmath(dtype) if dtype.is_floating_point else torch.int64)
+    terms = widened(op, x)
     return running_sum(op, terms, dim % op.result.ndim) if op.result.ndim else terms
 
 
@@ -59,7 +59,7 @@ def cumprod(op: Builder, x: ir.Value, dim: int, **_: Any) -> ir.Value:
     In float64, as torch's kernel on CPU: there a product of elements in between hardly overflows.
     """
     dtype = op.result.dtype
-    factors = op.cast(x, torch.float64 if dtype.is_floating_point else torch.int64)
+    factors = op.cast(x, torch.float64) if dtype.is_floating_point else widened(op, x)
     (product,) = _scan(op, (factors,), dim, _size(x, dim), lambda a, b: (op.Mul(a[0], b[0]),))
     return op.cast(product, dtype)
 
