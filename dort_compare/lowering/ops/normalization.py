@@ -29,6 +29,12 @@ def reciprocal_deviation(op: Builder, variance: ir.Value, eps: float) -> ir.Valu
     return op.Reciprocal(op.Sqrt(op.Add(variance, op.const(eps, opmath(op.result_dtype)))))
 
 
+def _saved(op: Builder, mean: ir.Value, rstd: ir.Value) -> ir.Value:
+    """The mean for the gradient: torch updates it by its distance from each element, so that it is NaN beside an
+    infinity."""
+    return op.Where(op.IsNaN(rstd), rstd, mean) if op.wanted(1) else mean
+
+
 def nothing(op: Builder) -> Results:
     """The results for an input without elements, where they have none either; a mean of nothing is refused."""
     if not all(is_empty(fake) for fake in op.result):
@@ -81,10 +87,11 @@ def native_layer_norm(
     if dtype == torch.float32:
         ones = op.Expand(op.const(1, dtype), op.dims(normalized_shape)) if weight is None else weight
         operands = (x, ones) if bias is None else (x, ones, bias)
-        return tuple(op.LayerNormalization(*operands, axis=axis, epsilon=eps, _outputs=3))
+        y, mean, rstd = op.LayerNormalization(*operands, axis=axis, epsilon=eps, _outputs=3)
+        return y, _saved(op, mean, rstd), rstd
     mean, centred, variance = moments(op, x, range(axis, rank))
     rstd = reciprocal_deviation(op, variance, eps)
-    return affine(op, op.Mul(centred, rstd), weight, bias), mean, rstd
+    return affine(op, op.Mul(centred, rstd), weight, bias), _saved(op, mean, rstd), rstd
 
 
 @lowering(aten.native_layer_norm_backward.default)
@@ -137,7 +144,7 @@ def native_group_norm(
     rstd = reciprocal_deviation(op, variance, eps)
     normal = _like(op, op.Mul(centred, rstd), x)
     y = affine(op, normal, *(by_channel(op, value, x) for value in (weight, bias)))
-    return y, op.Squeeze(mean, [2]), op.Squeeze(rstd, [2])
+    return y, op.Squeeze(_saved(op, mean, rstd), [2]), op.Squeeze(rstd, [2])
 
 
 def _by_group(op: Builder, batch: Dim, channels: Dim, positions: Dim, group: int) -> ir.Value:

@@ -16,7 +16,9 @@ def layers(dtype: torch.dtype) -> Iterable[Sample]:
         weight, bias = new(dtype, *normalized), new(dtype, *normalized)
         for parameters in ((weight, bias), (weight, None), (None, bias), (None, None)):
             yield case(new(dtype, *shape), normalized, *parameters, 1e-5)
-    far = new(dtype, 2, 64) + 100
+    far, odd = new(dtype, 2, 64) + 100, new(dtype, 3, 8)
+    odd[0, 2], odd[1, 1], odd[2, 3] = torch.inf, -torch.inf, torch.nan
+    yield case(odd, [8], None, None, 1e-5)
     yield case(far, [64], None, None, 1e-3)
 
 
@@ -34,6 +36,9 @@ def groups(dtype: torch.dtype) -> Iterable[Sample]:
         positions = x[0, 0].numel()
         yield case(x, weight, bias, 2, 4, positions, group, 1e-5)
         yield case(x, None, None, 2, 4, positions, group, 1e-2)
+    odd = new(dtype, 2, 4, 3)
+    odd[0, 0, 1], odd[1, 2, 1] = torch.inf, -torch.inf
+    yield case(odd, None, None, 2, 4, 3, 2, 1e-5)
 
 
 def group_gradients(dtype: torch.dtype) -> Iterable[Sample]:
