@@ -29,7 +29,11 @@ def of_reals(op: Builder, rows: ir.Value, n: int, kept: int) -> ir.Value:
         return op.MatMul(rows, _held(op, torch.stack([cos, sin], -1).reshape(n, 2 * kept), rows))
     column = op.Unsqueeze(rows, [2])
     pairs = op.Reshape(op.Concat(column, op.Sub(column, column), axis=2), [-1, 2 * n])
-    return op.Slice(of_complex(op, pairs, n, -1), [0], [2 * kept], [1])
+    found = op.Slice(of_complex(op, pairs, n, -1), [0], [2 * kept], [1])
+    if n % 2 or kept <= n // 2 or _has_real_middle(op, n):
+        return found
+    is_noise = torch.arange(2 * kept) == n + 1
+    return op.Where(op.const(is_noise, torch.bool), op.const(0, dtype_of(rows)), found)
 
 
 def of_complex(op: Builder, rows: ir.Value, n: int, sign: int) -> ir.Value:
@@ -66,10 +70,16 @@ def _factor(op: Builder, n: int) -> int | None:
     smaller = (*range(DENSE, 1, -1), *range(DENSE + 1, math.isqrt(n) + 1))
     found = [a for a in smaller if n % a == 0 and 4 * n * a <= LARGEST]
     even_left = (a for a in (*found, *(n // a for a in found)) if n // a % 2 == 0 and 4 * n * a <= LARGEST)
-    a = next(even_left, found[0] if found else None)  # an even rest keeps the middle result of reals exactly real
+    a = next(even_left, found[0] if found else None)
     if a is None and 4 * n * n > LARGEST:
         raise op.unsupported(f"a transform of length {n}, which has too large a prime factor")
     return a
+
+
+def _has_real_middle(op: Builder, n: int) -> bool:
+    """Whether the middle result of reals is exactly real by itself: an even rest keeps it so."""
+    a = _factor(op, n)
+    return a is None or (n // a % 2 == 0 and _has_real_middle(op, n // a))
 
 
 # Matrices, in float64: the smaller the multiple of a turn, the more exact its sine.

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
-from dort_compare.runtime.providers import ERRORS_ONLY, SessionSettings, smallest_model
+from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings, smallest_model
 
-_OPTIMIZED = "optimized_model_filepath"
+_OPTIMIZED, _WRITE = "optimized_model_filepath", ("enable_profiling", "ep.context_")
 
 
-def refused_option(settings: SessionSettings) -> UsageError | None:
-    """What is wrong with the first option that is refused by itself, told after a session has failed; else None."""
+def refused_option(settings: SessionSettings, providers: Sequence[Provider]) -> UsageError | None:
+    """What is wrong with an option, told after a session on ``providers`` has failed; None where all together do.
+
+    They are tried on the smallest model, all at once and then each by itself, but for those that write files.
+    """
     given = settings.session_options
-    for name, value in given.items() if isinstance(given, Mapping) else ():
-        if name == _OPTIMIZED and os.access(Path(value).parent, os.W_OK):
-            continue  # a trial would write the file
-        options = SessionSettings(session_options={name: value}).make_options()
-        options.log_severity_level = ERRORS_ONLY + 1
-        try:
-            ort.InferenceSession(smallest_model(), options, ["CPUExecutionProvider"], enable_fallback=0)
-        except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
+    tried = (
+        {name: value for name, value in given.items() if not _writes(name, value)} if isinstance(given, Mapping) else {}
+    )
+    if _refusal(tried, providers) is None:
+        return None
+    for name, value in tried.items():
+        if (problem := _refusal({name: value}, providers)) is not None:
             return UsageError(f"session option {name!r} cannot be {value!r}: {' '.join(str(problem).split())}")
+    return None
+
+
+def _writes(name: str, value: Any) -> bool:
+    return name.startswith(_WRITE) or (name == _OPTIMIZED and os.access(Path(value).parent, os.W_OK))
+
+
+def _refusal(session_options: Mapping[str, Any], providers: Sequence[Provider]) -> Exception | None:
+    options = SessionSettings(session_options=session_options).make_options()
+    options.log_severity_level = ERRORS_ONLY + 1
+    try:
+        ort.InferenceSession(smallest_model(), options, providers, enable_fallback=0)
+    except Exception as problem:  # noqa: BLE001  (ONNX Runtime's exceptions have no other common base)
+        return problem
     return None

@@ -157,7 +157,7 @@ def make_session(
             model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=off
         )
     except Exception as problem:  # noqa: BLE001
-        raise refused_option(settings) or _explained(problem, origins) from None
+        raise refused_option(settings, chosen) or _explained(problem, origins) from None
     missing = [name for name, _ in providers if name not in session.get_providers()]
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")

@@ -307,7 +307,7 @@ def test_roots_of_what_is_real_are_on_eagers_side() -> None:
     assert_close(torch.view_as_real(got), torch.view_as_real(z.sqrt()))
 
 
-@pytest.mark.parametrize("n", [2, 6, 30, 64, 96, 134, 192, 514, 1000])
+@pytest.mark.parametrize("n", [2, 6, 30, 64, 96, 134, 192, 514, 1000, 1454])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_middle_of_the_transform_of_reals_is_real(n: int, dtype: torch.dtype) -> None:
     """Noise there would put it on either side of the branch cut."""

@@ -31,8 +31,11 @@ def test_the_values_alone_are_eagers(dtype, geometry):
     found = torch.compile(lambda x: F.max_pool2d(x, *geometry), backend=backend)(x)
     assert torch.equal(found.nan_to_num(7.0), F.max_pool2d(x, *geometry).nan_to_num(7.0))
     assert torch.equal(found.isnan(), F.max_pool2d(x, *geometry).isnan())
-    pools = [node for node in with_bodies(backend.graphs[0].onnx_model.graph.node) if node.op_type == "MaxPool"]
+    nodes = backend.graphs[0].onnx_model.graph.node
+    pools = [node for node in with_bodies(nodes) if node.op_type == "MaxPool"]
     assert {len(node.output) for node in pools} == {1}
+    assert [node.op_type for node in nodes].count("MaxPool") == 1
+    assert [node.op_type for node in nodes].count("If") == dtype.is_floating_point
 
 
 @pytest.mark.parametrize("geometry", [(3, 1, 1), (3, 2, 1, 1, True), (2, 2)], ids=str)

@@ -112,6 +112,14 @@ def test_a_file_for_the_optimized_model_is_not_written_where_the_model_is_refuse
     assert path.read_text() == "theirs"
 
 
+def test_options_that_go_together_are_not_blamed_for_a_model_that_is_refused(tmp_path: Path) -> None:
+    options = {"ep.context_enable": "1", "ep.context_file_path": str(tmp_path / "context.onnx")}
+    model = onnx.parser.parse_model(NEGATION.replace("Neg", "Negation"))
+    with pytest.raises(ExecutionError, match="Negation"):
+        make_session(model, SessionSettings(session_options=options), [(CPU, {})])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_gpu_is_one_clear_line() -> None:
     with pytest.raises(RuntimeUnavailableError, match=r"no CUDA device: .* use the cpu provider") as caught:

@@ -47,7 +47,8 @@ def _dtype_of_sums(weights: ir.Value | None) -> torch.dtype:
 def histc(op: Builder, x: ir.Value, bins: int = 100, min: float | int = 0, max: float | int = 0) -> ir.Value:
     """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
 
-    The number of the bin as in ATen/native/cpu/HistogramKernel.cpp: (x - left) * bins / (right - left), rounded down.
+    The number of the bin as in ATen/native/cpu/HistogramKernel.cpp: (x - left) * bins / (right - left), rounded down;
+    the first where that overflows.
     """
     dtype = op.result.dtype
     if is_empty(x):
@@ -58,9 +59,8 @@ def histc(op: Builder, x: ir.Value, bins: int = 100, min: float | int = 0, max: 
         raise op.unsupported("a range that torch refuses")
     flat = op.Reshape(x, [-1])
     left, right = _range(op, flat, min, max)
-    number = op.const(bins, dtype)
-    place = op.Min(op.Div(op.Mul(op.Sub(flat, left), number), op.Sub(right, left)), number)
-    place = op.Min(op.cast(place, torch.int64), bins - 1)
+    place = op.Div(op.Mul(op.Sub(flat, left), op.const(bins, dtype)), op.Sub(right, left))
+    place = op.Max(op.Min(op.cast(place, torch.int64), bins - 1), 0)
     if min == max:  # all elements lie within; for one that is not finite torch raises, as ONNX Runtime for its place
         is_finite = op.Not(op.Or(op.IsNaN(flat), op.IsInf(flat)))
         return op.cast(counted(op, op.Where(is_finite, place, bins), bins), dtype)

@@ -80,24 +80,25 @@ def _max_pool(
 
 def _largest(op: Builder, x: ir.Value, attributes: dict[str, Any]) -> ir.Value:
     """Where nobody asks for positions it is enough to know what is not finite, if anything is: the sum tells."""
-    pooled = partial(op.MaxPool, x, **attributes)
+    values = op.MaxPool(x, **attributes)
     if not op.result_dtype.is_floating_point:
-        return pooled()
+        return values
+    with_extremes = partial(_with_extremes, op, x, values, attributes)
     if op.on_cuda:  # it would wait for what decides
-        return _with_extremes(op, x, attributes)
+        return with_extremes()
     total = op.ReduceSum(x, keepdims=0)
     is_finite = op.Equal(op.Sub(total, total), 0)
-    (values,) = either(op, is_finite, lambda: [pooled()], lambda: [_with_extremes(op, x, attributes)])
-    return values
+    (found,) = either(op, is_finite, lambda: [op.Identity(values)], lambda: [with_extremes()])
+    return found
 
 
-def _with_extremes(op: Builder, x: ir.Value, attributes: dict[str, Any]) -> ir.Value:
-    """Beside padding ONNX Runtime takes the lowest number for the largest of negative infinities."""
-    is_nan, is_lowest = (op.cast(found, torch.float32) for found in (op.IsNaN(x), op.IsInf(x, detect_positive=0)))
-    mark = op.MaxPool(op.Sub(is_nan, is_lowest), **attributes)
-    lowest = op.const(-math.inf, opmath(op.result_dtype))
-    values = op.Where(op.Less(mark, 0), lowest, op.MaxPool(x, **attributes))
-    return _nan_where(op, op.Greater(mark, 0), values)
+def _with_extremes(op: Builder, x: ir.Value, values: ir.Value, attributes: dict[str, Any]) -> ir.Value:
+    """The largest ``values``, of which ONNX Runtime passes over NaN, and beside padding takes the lowest number for the
+    largest of negative infinities."""
+    is_nan, is_infinite = (op.cast(found, torch.float32) for found in (op.IsNaN(x), op.IsInf(x, detect_positive=0)))
+    mark = op.MaxPool(op.Sub(is_nan, is_infinite), **attributes)
+    infinite = op.const(-math.inf, opmath(op.result_dtype))
+    return _nan_where(op, op.Greater(mark, 0), op.Where(op.Less(mark, 0), infinite, values))
 
 
 def _nan_where(op: Builder, has_nan: ir.Value, values: ir.Value) -> ir.Value:

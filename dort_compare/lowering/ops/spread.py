@@ -13,7 +13,6 @@ from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
-from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -85,10 +84,10 @@ def _spread(
     rank = len(shape_of(x))
     dims = reduced_dims(dim, rank)
     sizes = [op.size(x, d) for d in dims]
+    operator = "ReduceSum" if 0 in sizes else "ReduceMean"
+    mean = reduce(op, operator, x, dim, True, rank)
     if 0 in sizes:
-        mean = op.Div(reduce(op, "ReduceSum", x, dim, True, rank), 0)
-    else:
-        mean = add_up(op, "ReduceMean", x, dims, keepdims=True, centres=True) if dims else x
+        mean = op.Div(mean, 0)
     departure = op.Sub(x, mean)
     squares = reduce(op, "ReduceSum", op.Mul(departure, departure), dim, keepdim, rank)
     kept_mean = mean if keepdim or not dims else op.Squeeze(mean, op.const(dims))

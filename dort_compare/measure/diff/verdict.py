@@ -12,6 +12,7 @@ from dort_compare.align.expressions import attributes_in_full, is_default, named
 from dort_compare.align.orders import Order
 from dort_compare.align.returned import counterparts
 from dort_compare.align.sides import Side
+from dort_compare.captures import bodies
 from dort_compare.measure.diff import outputs as returned
 from dort_compare.measure.diff.other_numbers import other_numbers, told_of
 from dort_compare.measure.diff.value_rows import ValueRow
@@ -105,12 +106,13 @@ def _is_told_by_another(row: ValueRow, rows: Mapping[str, ValueRow]) -> bool:
 
 
 def _once_a_node(rows: Sequence[ValueRow], first: Side, second: Side) -> list[ValueRow]:
-    """Without further results of a node that depart from those of the same node: they are one fault, unless it is which
-    of them are returned."""
+    """Without further results of a node that depart from those of the same node: they are one fault, but for which of
+    them are returned, and of a node with bodies, in which several may be made. Of constants each is told."""
     found: dict[tuple[int, ...], ValueRow] = {}
     for number, row in enumerate(rows):
         nodes = first.made_at(row.pair.first), second.made_at(row.pair.second)
-        is_alone = row.pair.how == "returned" or min(nodes) < 0
+        mine = second.node(row.pair.second)
+        is_alone = row.pair.how == "returned" or min(nodes) < 0 or (mine is not None and any(bodies(mine.proto)))
         found.setdefault((*nodes, number) if is_alone else nodes, row)
     return list(found.values())
 
