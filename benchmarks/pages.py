@@ -23,10 +23,17 @@ CHOSEN = (
 
 
 def processor() -> str:
-    """The name of the processor, and the vectors that torch's kernels use on it: most figures depend on both."""
+    """The name of the processor, its family and model, and the vectors that torch's kernels use on it: most figures
+    depend on them."""
     known = Path("/proc/cpuinfo")
-    names = re.findall(r"^model name\s*: (.+)$", known.read_text(), re.MULTILINE) if known.exists() else []
-    return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+    told = (
+        dict(re.findall(r"^(model name|cpu family|model)\s*: (.+)$", known.read_text(), re.MULTILINE))
+        if known.exists()
+        else {}
+    )
+    which = f", family {told['cpu family']} model {told['model']}" if "cpu family" in told and "model" in told else ""
+    name = told.get("model name", platform.machine())
+    return f"{name}{which} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def command() -> str:
