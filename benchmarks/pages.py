@@ -26,13 +26,10 @@ def processor() -> str:
     """The name of the processor, its family and model, and the vectors that torch's kernels use on it: most figures
     depend on them."""
     known = Path("/proc/cpuinfo")
-    told = (
-        dict(re.findall(r"^(model name|cpu family|model)\s*: (.+)$", known.read_text(), re.MULTILINE))
-        if known.exists()
-        else {}
-    )
-    which = f", family {told['cpu family']} model {told['model']}" if "cpu family" in told and "model" in told else ""
+    lines = known.read_text() if known.exists() else ""
+    told = dict(re.findall(r"^(model name|cpu family|model)\s*: (.+)$", lines, re.MULTILINE))
     name = told.get("model name", platform.machine())
+    which = f", family {told['cpu family']} model {told['model']}" if {"cpu family", "model"} <= told.keys() else ""
     return f"{name}{which} ({torch.backends.cpu.get_cpu_capability()})"
 
 
