@@ -21,9 +21,9 @@ def refused_option(settings: SessionSettings, providers: Sequence[Provider]) -> 
     They are tried on the smallest model, all at once and then each by itself, but for those that write files.
     """
     given = settings.session_options
-    tried = (
-        {name: value for name, value in given.items() if not _writes(name, value)} if isinstance(given, Mapping) else {}
-    )
+    if not isinstance(given, Mapping):
+        return None
+    tried = {name: value for name, value in given.items() if not _writes(name, value)}
     if _refusal(tried, providers) is None:
         return None
     for name, value in tried.items():
