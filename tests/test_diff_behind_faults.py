@@ -197,3 +197,21 @@ def test_results_of_one_node_that_are_returned_for_each_other_are_both_told() ->
     text = "agraph (float[4, 8] x) => (float[2, 8] p, float[2, 8] q) {{ {} = Split<num_outputs = 2>(x) }}"
     found = diff(model(text.format("p, q")), model(text.format("q, p")))
     assert sorted(blamed(found)) == ["p", "q"], str(found)
+
+
+BRANCHES = """
+    agraph (float[4, 8] x) => (float[4, 8] a, float[4, 8] b) {{
+        sum = ReduceSum<keepdims = 0>(x)
+        is_more = Greater(sum, least)
+        a, b = If (is_more) <
+            then_branch = then () => (float[4, 8] ta, float[4, 8] tb) {{ ta = {}(x) tb = {}(x) }},
+            else_branch = other () => (float[4, 8] ea, float[4, 8] eb) {{ ea = Exp(x) eb = Exp(x) }}
+        >
+    }}
+"""
+
+
+def test_results_of_one_node_with_bodies_are_both_told() -> None:
+    least = {"least": np.float32(-1e9)}
+    found = diff(model(BRANCHES.format("Sin", "Cos"), **least), model(BRANCHES.format("Tan", "Tanh"), **least))
+    assert blamed(found) == ["a", "b"], str(found)

@@ -63,6 +63,10 @@ class Sketch:
         """Whether it may hold the same: what is quantized to signed bytes is 128 more in unsigned ones."""
         return self.group == other.group and {self.dtype, other.dtype} != {torch.int8, torch.uint8}
 
+    def has_elements_of(self, other: Sketch) -> bool:
+        """Whether it holds the same elements in the same order, in whatever shape."""
+        return self.may_equal(other) and self.exact == other.exact
+
     @property
     def is_small_integer(self) -> bool:
         return self.kind == "int" and self.numel <= _SMALL

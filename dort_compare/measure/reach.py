@@ -53,22 +53,26 @@ class Lineage:
     def is_result(self, index: int, fx_node: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient; of a graph that
         stands alone, whether it returns it."""
-        step, graph = self._steps.get(index), self._runs[index].graph_module.graph
+        step = self._steps.get(index)
         if step is None:
-            return any(node.name == fx_node for node in graph.output_node().all_input_nodes)
-        results = (*step.outputs.values(), *step.gradients.values())
-        return any(node.name == fx_node and node.graph is graph for node in results)
+            return self._is_among(index, fx_node, self._runs[index].graph_module.graph.output_node().all_input_nodes)
+        return self._is_among(index, fx_node, (*step.outputs.values(), *step.gradients.values()))
 
     def may_be(self, index: int, fx_node: str, kind: str, name: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is the result of that ``kind``, "output", "update" or
         "gradient", that goes by ``name``, as far as the graphs know: they name gradients of parameters alone."""
-        step, graph = self._steps.get(index), self._runs[index].graph_module.graph
+        step = self._steps.get(index)
         if step is None:
             return self.is_result(index, fx_node)
         named = step.gradients if kind == "gradient" else step.outputs
         if kind == "gradient" and any(name in other.gradients for other in self._steps.values()):
             named = {name: named[name]} if name in named else {}
-        return any(node.name == fx_node and node.graph is graph for node in named.values())
+        return self._is_among(index, fx_node, named.values())
+
+    def _is_among(self, index: int, fx_node: str, results: Iterable[fx.Node]) -> bool:
+        """Whether the FX node of that name in graph ``index`` is one of the ``results``, of this or other graphs."""
+        graph = self._runs[index].graph_module.graph
+        return any(node.name == fx_node and node.graph is graph for node in results)
 
     def unreturned(self, index: int) -> list[str]:
         """The FX nodes that graph ``index`` returns and its ONNX model does not."""

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dort_compare.errors import ExecutionError, RuntimeUnavailableError, UsageError
-from dort_compare.runtime import SessionSettings, newest_opset, providers
+from dort_compare.runtime import SessionSettings, newest_opset, providers, refused_options
 from dort_compare.runtime.providers import Provider, checked_opset
 from dort_compare.runtime.session import make_session
 
@@ -112,7 +112,14 @@ def test_a_file_for_the_optimized_model_is_not_written_where_the_model_is_refuse
     assert path.read_text() == "theirs"
 
 
-def test_options_that_go_together_are_not_blamed_for_a_model_that_is_refused(tmp_path: Path) -> None:
+def test_options_that_only_go_together_are_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = ValueError("it needs the other one")
+    monkeypatch.setattr(refused_options, "_refusal", lambda tried, _: None if len(tried) == 2 else alone)
+    options = {"log_severity_level": 4, "session.disable_prepacking": "1"}
+    assert refused_options.refused_option(SessionSettings(session_options=options), [(CPU, {})]) is None
+
+
+def test_a_file_is_not_written_to_try_an_option(tmp_path: Path) -> None:
     options = {"ep.context_enable": "1", "ep.context_file_path": str(tmp_path / "context.onnx")}
     model = onnx.parser.parse_model(NEGATION.replace("Neg", "Negation"))
     with pytest.raises(ExecutionError, match="Negation"):

@@ -113,14 +113,14 @@ class _Steps:
         """The operands without those that the other node reads too, what is computed before constants."""
         theirs = [one for one in node.operands if not any(self._is_same(one, other) for other in mine.operands)]
         ours = [other for other in mine.operands if not any(self._is_same(one, other) for one in node.operands)]
-        is_constant = self._first.flow.constants.__contains__, self._second.flow.constants.__contains__
-        return sorted(theirs, key=is_constant[0]), sorted(ours, key=is_constant[1])
+        constants, others = self._first.flow.constants, self._second.flow.constants
+        return sorted(theirs, key=constants.__contains__), sorted(ours, key=others.__contains__)
 
     def _is_same(self, first: str, second: str) -> bool:
         if (first, second) in self._agreeing or first == second == "":
             return True
         one, other = self._first.sketches.get(first), self._second.sketches.get(second)
-        return one is not None and other is not None and one.may_equal(other) and one.exact == other.exact
+        return one is not None and other is not None and one.has_elements_of(other)
 
     def _may_differ(self, values: _Values) -> bool:
         """Whether two values are constants of one type, or computed and without a pair."""

@@ -231,7 +231,7 @@ def _reads_the_same(operand: Operand, first: Side, second: Side) -> bool:
     expected, partner = first.sketches.get(operand.expected), first.sketches[operand.partner]
     if expected is None or expected.shape != second.sketches[operand.name].shape:
         return False
-    return expected.may_equal(partner) and expected.exact == partner.exact
+    return expected.has_elements_of(partner)
 
 
 def _other_attributes(node: Node, mine: Node, flows: tuple[Dataflow, Dataflow]) -> Iterator[str]:
