@@ -150,3 +150,57 @@ def test_constants_of_other_steps_and_words_for_the_same_sizes_are_not_told(
         found = diff(first, second)
         assert found.verdict == "agree"
         assert not told(found)
+
+
+BOUNDED = """
+    agraph (float[4, 8] x) => (float[4, 4] y) {
+        m = MatMul(x, w)
+        s = Add(m, b)
+        t = LeakyRelu<alpha = 0.1>(s)
+        y = Max(t, fifty)
+    }"""
+LEAKY = "t = LeakyRelu<alpha = 0.1>(s)"
+
+
+def bounded(text: str, b: np.ndarray) -> onnx.ModelProto:
+    """Nothing of what ``b`` changes is left in y."""
+    return model(text, w=WEIGHT, b=b, fifty=np.float32(50), none=np.zeros(4, np.float32), low=np.float32(-50))
+
+
+ONES = np.ones(4, np.float32)
+SAME_WAYS = {
+    "alike": (BOUNDED, BOUNDED),
+    "left out operand": (BOUNDED.replace(LEAKY, "t = Clip(s, , low)"),) * 2,
+}
+OTHER_WAYS = {
+    "attribute": (BOUNDED, BOUNDED.replace("0.1", "0.2")),
+    "operation": (BOUNDED.replace(LEAKY, "t = Sin(s)"), BOUNDED.replace(LEAKY, "t = Cos(s)")),
+    "result": (
+        BOUNDED.replace(LEAKY, "t, u = Split<num_outputs = 2, axis = 0>(s)").replace("[4, 4]", "[2, 4]"),
+        BOUNDED.replace(LEAKY, "u, t = Split<num_outputs = 2, axis = 0>(s)").replace("[4, 4]", "[2, 4]"),
+    ),
+    "operands": (BOUNDED, BOUNDED.replace("Max(t, fifty)", "Max(t, fifty, none)")),
+    "a step for a constant": (BOUNDED, BOUNDED.replace("s = Add(m, b)", "c = Add(b, b)\n s = Add(m, c)")),
+    "draws": (BOUNDED.replace(LEAKY, "t = RandomNormalLike(m)"),) * 2,
+    "a result that departs": (BOUNDED.replace("Max(t, fifty)", "Min(t, fifty)"),) * 2,
+    "a step that departs": (BOUNDED.replace("(float[4, 4] y)", "(float[4, 4] y, float[4, 4] s)"),) * 2,
+}
+
+
+@pytest.mark.parametrize("way", SAME_WAYS)
+def test_a_constant_behind_a_bound_is_told(way: str) -> None:
+    one, other = SAME_WAYS[way]
+    (note,) = told(diff(bounded(one, ONES), bounded(other, 2 * ONES)))
+    assert note.startswith("constant 'b' of second holds other numbers than 'b' of first")
+
+
+@pytest.mark.parametrize("way", OTHER_WAYS)
+def test_ways_that_differ_in_more_than_numbers_of_constants_tell_nothing(way: str) -> None:
+    one, other = OTHER_WAYS[way]
+    assert not told(diff(bounded(one, ONES), bounded(other, 2 * ONES)))
+
+
+@pytest.mark.parametrize("b", [2 * ONES[:1], 2 * ONES.astype(np.float64)], ids=["shape", "dtype"])
+def test_constants_of_two_types_are_no_counterparts(b: np.ndarray) -> None:
+    text = BOUNDED.replace("s = Add(m, b)", "c = Cast<to = 1>(b)\n s = Add(m, c)")
+    assert not told(diff(bounded(text, ONES), bounded(text, b)))

@@ -88,7 +88,7 @@ class _Steps:
         found, todo = dict[_Values, None](), [(first, second)]
         while todo:
             operands = self._unequal_operands(*todo.pop())
-            if not operands or not all(map(self._may_differ, operands)):
+            if operands is None or not all(map(self._may_differ, operands)):
                 return []
             todo += [each for each in operands if each not in found and each[0] in self._first.flow.producer]
             found |= dict.fromkeys(operands)
