@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch._C import DispatchKey
@@ -19,12 +18,14 @@ def traced_by(op: torch._ops.OpOverload, function: Callable[..., Any] | None) ->
 
     It becomes composite for torch only if it was: ``torch.export`` refuses one of torch's that is all of a sudden.
     """
-    with patch.dict(op.py_kernels):
-        held = {key for key in _KEYS if op.py_kernels.pop(key, None)}
-        if function:
-            op.py_kernels.update(dict.fromkeys({DispatchKey.Autograd, *held}, function))
+    own = dict(op.py_kernels)
+    composite = {key for key in _KEYS if op.py_kernels.pop(key, None)}
+    if function:
+        op.py_kernels.update(dict.fromkeys({DispatchKey.Autograd, *composite}, function))
+    op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        op.py_kernels.clear()
+        op.py_kernels.update(own)
         op._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            op._dispatch_cache.clear()

@@ -14,6 +14,8 @@ _F = TypeVar("_F", bound=Lowering)
 
 _TABLE: dict[Target, Lowering] = {}
 _BY_NAME: dict[tuple[str, str, str], Lowering] = {}
+_AWAITED: set[tuple[str, str, str]] = set()
+"""Of those by name, what torch has not had so far."""
 
 
 def lowering(*targets: Target) -> Callable[[_F], _F]:
@@ -43,7 +45,7 @@ def lowering_by_name(*names: str) -> Callable[[_F], _F]:
     there are such.
 
     Their library may be imported later or never, and a release of torch may lack them. Raises ValueError where one has
-    a lowering already.
+    a lowering by name already; where it has one as an overload, ``registered`` does.
     """
 
     def register(function: _F) -> _F:
@@ -54,6 +56,7 @@ def lowering_by_name(*names: str) -> Callable[[_F], _F]:
             if key in _BY_NAME:
                 raise ValueError(f"{name} has a lowering already: {_BY_NAME[key].__name__}")
             _BY_NAME[key] = function
+            _AWAITED.add(key)
         return function
 
     return register
@@ -63,8 +66,10 @@ def registered() -> Mapping[Target, Lowering]:
     """Every target with a lowering of ours."""
     import dort_compare.lowering.ops  # noqa: F401, PLC0415  (the families register themselves on import)
 
-    for (library, name, overload), function in _BY_NAME.items():
+    for key in list(_AWAITED):
+        library, name, overload = key
         packet = getattr(getattr(torch.ops, library), name, None)
         if packet is not None:
-            _TABLE[getattr(packet, overload)] = function
+            lowering(getattr(packet, overload))(_BY_NAME[key])
+            _AWAITED.remove(key)
     return MappingProxyType(_TABLE)

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import dort_compare
 from dort_compare.backends import CompiledGraph
 from dort_compare.errors import MissingLoweringError, UnsupportedGraphError
-from dort_compare.lowering import decompositions, lower, lowering, registered
+from dort_compare.lowering import decompositions, lower, lowering, registered, registry
 from dort_compare.lowering.registry import lowering_by_name
 from dort_compare.provenance import FX_NODE, Provenance
 from dort_compare.runtime import Program, SessionSettings, newest_opset
@@ -201,6 +201,16 @@ def test_a_second_lowering_of_an_op_is_refused() -> None:
         lowering(aten.relu.default)(lambda op, x: x)
     with pytest.raises(ValueError, match="prims::fma has a lowering already: "):
         lowering_by_name("prims::fma")(lambda op, x: x)
+
+
+def test_a_lowering_by_name_does_not_take_the_place_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", {aten.relu.default: registered()[aten.relu.default]})
+    monkeypatch.setattr(registry, "_BY_NAME", {})
+    monkeypatch.setattr(registry, "_AWAITED", set())
+    lowering_by_name("aten::relu")(lambda op, x: x)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"aten\.relu\.default has a lowering already: relu"):
+            registered()
 
 
 def test_a_lowering_of_what_torch_lacks_waits_for_it() -> None:

@@ -33,7 +33,7 @@ def _parameter(modules: Sequence[ModuleRow], reference: Sequence[OutcomeRow]) ->
 
 
 def _is_argument(row: OutcomeRow) -> bool:
-    return row.name.startswith("argument")
+    return row.name.startswith("argument[")
 
 
 def _position(modules: Sequence[ModuleRow], parameter: OutcomeRow) -> int:

@@ -326,6 +326,14 @@ def test_a_buffer_that_departs_alone_is_named_by_its_module(is_in_place: bool, a
     assert report.causes[0].fx_node == "update 1.mean"
 
 
+def test_a_module_by_the_name_of_argument_is_a_module() -> None:
+    model = nn.ModuleDict({"argument": Averaging(1.3, True)})
+    model.forward = lambda x: model["argument"](x)  # type: ignore[method-assign]
+    report = compare(model, (torch.randn(4, 8),), backward=False)
+    assert report.causes[0].fx_node == "update argument.mean"
+    assert report.causes[0].module == "argument"
+
+
 def test_an_argument_that_is_written_is_compared() -> None:
     class Writing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
