@@ -81,16 +81,17 @@ class DebugBackend:
 
     def compile_graph(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, phase: Phase) -> Boxed:
         """Compiles one AOTAutograd graph of the given phase; the result takes its arguments as one list (boxed)."""
+        traced = TracedGraph(phase, compile_id(), graph_module)
 
         def keep(piece: fx.GraphModule, lowered: Lowered, program: Program) -> KeptPiece:
             with _RECORDING:
                 identity = GraphId(len(self.graphs), phase, compile_id())
-                boxed = self._keep(CompiledGraph(identity, piece, lowered, program, self.options.max_runs))
+                boxed = self._keep(CompiledGraph(identity, piece, lowered, program, self.options.max_runs, traced))
                 return KeptPiece(boxed, self._dumped.get(identity.index))
 
         boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
         self.fallbacks.extend(fallbacks)
-        return self._replaceable(TracedGraph(phase, compile_id(), graph_module), boxed)
+        return self._replaceable(traced, boxed)
 
     @contextmanager
     def executing(self, execute: Execute) -> Iterator[None]:

@@ -122,13 +122,17 @@ class TracedGraph:
 
 @dataclass
 class CompiledGraph:
-    """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs."""
+    """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs.
+
+    ``traced`` is the graph that it is, or of which it is a piece, whose names of nodes it has.
+    """
 
     id: GraphId
     graph_module: fx.GraphModule
     lowered: Lowered
     program: Program
     max_runs: int
+    traced: TracedGraph
     runs: list[Run] = field(default_factory=list)
 
     @property

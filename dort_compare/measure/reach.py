@@ -11,17 +11,22 @@ from torch import fx
 from dort_compare.align.graph_outputs import unreturned
 from dort_compare.trace import GraphRun
 from dort_compare.trace.readers import behind
-from dort_compare.trace.training_step import training_steps
+from dort_compare.trace.traced_step import traced_steps
 from dort_compare.views import history
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How many later values depend on a value, and the names of the outputs and gradients that do."""
+    """How many later values depend on a value, and the names of the outputs and gradients that do.
+
+    ``beyond``: other graphs, behind a graph break or pieces of one that was cut, may read what its graph returns of
+    these; what they make of it is not among them.
+    """
 
     values: int
     outputs: tuple[str, ...]
     gradients: tuple[str, ...]
+    beyond: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "outputs": list(self.outputs), "gradients": list(self.gradients)}
@@ -32,7 +37,7 @@ class Lineage:
 
     def __init__(self, runs: Sequence[GraphRun]) -> None:
         self._runs = {run.index: run for run in runs}
-        self._steps = {run.index: step for step in training_steps(runs) for run in step.graphs}
+        self._steps = {graph: step for step in traced_steps(runs) for graph in step.graphs}
 
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
         """The values that the FX node of that name in graph ``index`` reads."""
@@ -40,28 +45,30 @@ class Lineage:
         return tuple(read.name for node in nodes if node.name == fx_node for read in node.all_input_nodes)
 
     def reached(self, index: int, *fx_nodes: str) -> Reach:
-        """What the FX nodes of those names in graph ``index`` reach; a piece of a cut graph ends at its edge."""
-        found = _later(self._runs[index], fx_nodes)
-        step = self._steps.get(index)
+        """What the FX nodes of those names in graph ``index`` reach, through all of the graph that it is a piece of."""
+        graph = self._runs[index].traced.graph
+        found, step = _later(graph, fx_nodes), self._steps.get(graph)
         if step is None:
-            return Reach(_computed(found), (), ())
-        if step.backward is not None and index == step.forward.index:
-            saved = {node.name for node in found}
-            found |= _later(step.backward, saved & step.backward.inputs.keys())
-        return Reach(_computed(found), _among(step.outputs, found), _among(step.gradients, found))
+            return Reach(_computed(found), (), (), not found.isdisjoint(graph.output_node().all_input_nodes))
+        if step.backward is not None and graph is step.forward:
+            found |= _later(step.backward, step.saved(found))
+        outputs, gradients = _among(step.outputs, found), _among(step.gradients, found)
+        has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
+        return Reach(_computed(found), outputs, gradients, has_others and bool(outputs or gradients))
 
     def is_result(self, index: int, fx_node: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient; of a graph that
         stands alone, whether it returns it."""
-        step = self._steps.get(index)
+        graph = self._runs[index].traced.graph
+        step = self._steps.get(graph)
         if step is None:
-            return self._is_among(index, fx_node, self._runs[index].graph_module.graph.output_node().all_input_nodes)
+            return self._is_among(index, fx_node, graph.output_node().all_input_nodes)
         return self._is_among(index, fx_node, (*step.outputs.values(), *step.gradients.values()))
 
     def may_be(self, index: int, fx_node: str, kind: str, name: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is the result of that ``kind``, "output", "update" or
         "gradient", that goes by ``name``, as far as the graphs know: they name gradients of parameters alone."""
-        step = self._steps.get(index)
+        step = self._steps.get(self._runs[index].traced.graph)
         if step is None:
             return self.is_result(index, fx_node)
         named = step.gradients if kind == "gradient" else step.outputs
@@ -71,7 +78,7 @@ class Lineage:
 
     def _is_among(self, index: int, fx_node: str, results: Iterable[fx.Node]) -> bool:
         """Whether the FX node of that name in graph ``index`` is one of the ``results``, of this or other graphs."""
-        graph = self._runs[index].graph_module.graph
+        graph = self._runs[index].traced.graph
         return any(node.name == fx_node and node.graph is graph for node in results)
 
     def unreturned(self, index: int) -> list[str]:
@@ -87,7 +94,7 @@ class Lineage:
 
     def leads_to(self, index: int, fx_node: str, other: str) -> bool:
         """Whether the FX node called ``other`` depends on ``fx_node``, both in graph ``index``."""
-        return any(node.name == other for node in _later(self._runs[index], [fx_node]))
+        return any(node.name == other for node in _later(self._runs[index].graph_module.graph, [fx_node]))
 
 
 def _computed(nodes: Iterable[fx.Node]) -> int:
@@ -98,7 +105,7 @@ def _among(named: Mapping[str, fx.Node], nodes: set[fx.Node]) -> tuple[str, ...]
     return tuple(name for name, node in named.items() if node in nodes)
 
 
-def _later(run: GraphRun, names: Iterable[str]) -> set[fx.Node]:
+def _later(graph: fx.Graph, names: Iterable[str]) -> set[fx.Node]:
     """What the graph takes or computes under ``names``, and all that reads it, directly or not."""
     wanted = set(names)
-    return behind(node for node in run.graph_module.graph.nodes if node.name in wanted)
+    return behind(node for node in graph.nodes if node.name in wanted)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BETWEEN_GRAPHS = "what runs between graphs is eager torch, and not compared"
 WIDTH = 80
 _NAMES = 6
+_BEYOND = "and what other graphs make of these"
 
 
 def verdict_line(report: Report) -> str:
@@ -123,11 +124,13 @@ def _details(cause: Divergence, rows: Sequence[Row]) -> Iterator[str]:
     if cause.reach is not None:
         outputs, gradients = cause.reach.outputs, cause.reach.gradients
         named = [f"{what} {few(names)}" for what, names in (("outputs", outputs), ("gradients", gradients)) if names]
-        yield "; ".join([f"reaches {counted(cause.reach.values - 1, 'later value')}", *named])
+        beyond = [_BEYOND] if cause.reach.beyond else []
+        yield "; ".join([f"reaches {counted(cause.reach.values - 1, 'later value')}", *named, *beyond])
 
 
 def _reach_text(reach: Reach | None) -> str:
     if reach is None:
         return ""
     outputs, gradients = counted(len(reach.outputs), "output"), counted(len(reach.gradients), "gradient")
-    return f"; it reaches {counted(reach.values - 1, 'later value')}, {outputs} and {gradients}"
+    beyond = f", {_BEYOND}" if reach.beyond else ""
+    return f"; it reaches {counted(reach.values - 1, 'later value')}, {outputs} and {gradients}{beyond}"

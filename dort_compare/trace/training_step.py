@@ -13,18 +13,14 @@ from dort_compare.checks import check_of
 from dort_compare.provenance import returned_by
 from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
+from dort_compare.trace.traced_step import TracedStep
 
 MakeInterpreter = Callable[[fx.GraphModule], fx.Interpreter]
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """A forward graph and its backward graph, or an inference graph alone.
-
-    AOTAutograd gives a forward graph the model's outputs first and then what it saves, hands the latter to the backward
-    graph under the same names, beside the tangents, and lets that one return a gradient, or None, for each input of the
-    forward graph.
-    """
+    """A forward graph and its backward graph, or an inference graph alone."""
 
     forward: GraphRun
     backward: GraphRun | None
@@ -36,19 +32,19 @@ class TrainingStep:
     @property
     def outputs(self) -> dict[str, fx.Node]:
         """The nodes that the forward graph returns as outputs of the model, by name."""
-        saved = {node.name for node in _placeholders(self.backward)} if self.backward else set()
-        returned = returned_by(self.forward.graph_module.graph)
-        count = len(returned) - len(saved & {node.name for node in returned if isinstance(node, fx.Node)})
-        return {node.name: node for node in returned[:count] if isinstance(node, fx.Node)}
+        return self._traced.outputs
 
     @property
     def gradients(self) -> dict[str, fx.Node]:
         """The nodes that the backward graph returns, by the names of what they are gradients of."""
-        if self.backward is None:
-            return {}
-        names = [self.forward.input_names.get(node.name, node.name) for node in _placeholders(self.forward)]
-        pairs = zip(names, returned_by(self.backward.graph_module.graph), strict=False)
-        return {name: node for name, node in pairs if isinstance(node, fx.Node)}
+        return self._traced.gradients
+
+    @property
+    def _traced(self) -> TracedStep:
+        forward, backward = self.forward, self.backward
+        return TracedStep(
+            forward.graph_module.graph, backward.graph_module.graph if backward else None, forward.input_names
+        )
 
     @property
     def tangents(self) -> dict[str, torch.Tensor]:
@@ -80,6 +76,8 @@ def training_steps(runs: Sequence[GraphRun]) -> list[TrainingStep]:
     steps = []
     for run in runs:
         same = [other for other in runs if other.compile_id == run.compile_id]
+        if any(other.traced is not other.graph_module for other in same):
+            continue
         partners = [other for other in same if other.phase == "backward"]
         if run.phase == "inference" and len(same) == 1:
             steps.append(TrainingStep(run, None))
@@ -102,7 +100,3 @@ def run_graph(interpreter: fx.Interpreter, inputs: Sequence[Any]) -> dict[str, A
         for read in reads[node]:
             del interpreter.env[read]
     return {}
-
-
-def _placeholders(run: GraphRun | None) -> list[fx.Node]:
-    return [node for node in run.graph_module.graph.nodes if node.op == "placeholder"] if run else []

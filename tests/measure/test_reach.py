@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,12 +28,17 @@ class Two(nn.Module):
         return self.left(x).exp(), self.right(x).tanh()
 
 
-def runs_of_two() -> list[GraphRun]:
-    """Its forward and its backward graph."""
-    model = Two()
+def runs_of(model: nn.Module) -> list[GraphRun]:
+    """Its graphs in the order in which they ran, forward and backward."""
     backend = DebugBackend()
     run_compiled(model, Call((torch.randn(2, 3),), backward=True), backend)
-    return [graph_run(graph, dict(model.named_parameters())) for graph in backend.graphs]
+    graphs = sorted(backend.graphs, key=lambda graph: graph.runs[0].number)
+    return [graph_run(graph, dict(model.named_parameters())) for graph in graphs]
+
+
+def runs_of_two() -> list[GraphRun]:
+    """Of two branches, its forward and its backward graph."""
+    return runs_of(Two())
 
 
 def test_a_gradient_is_known_by_its_name_and_an_output_by_its_place() -> None:
@@ -60,3 +66,53 @@ def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
     backward = lineage.reached(1, first)
     assert backward.outputs == ()
     assert set(backward.gradients) < {"left.weight", "left.bias", "right.weight", "right.bias"}
+
+
+def dropping(*first: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), *first, nn.Dropout(0.5), nn.Linear(4, 3))
+
+
+def test_a_value_reaches_what_lies_behind_the_cuts_of_its_graph() -> None:
+    """Dropout runs in torch, between two pieces."""
+    runs = runs_of(dropping(nn.GELU()))
+    assert [run.phase for run in runs[:3]] == ["forward", "forward", "backward"]
+    lineage = Lineage(runs)
+    gelu = lineage.reached(runs[0].index, "gelu")
+    assert gelu.outputs == ("addmm_1",)
+    assert gelu.gradients == ("0.weight", "0.bias", "3.weight")
+    assert not gelu.beyond
+    assert lineage.reached(runs[1].index, "addmm_1").gradients == ()
+    assert lineage.is_result(runs[1].index, "addmm_1")
+    assert not lineage.is_result(runs[0].index, "gelu")
+
+
+def test_pieces_of_an_unknown_whole_say_that_others_read_them() -> None:
+    """As a dump has them."""
+    runs = [replace(run, whole=None) for run in runs_of(dropping(nn.GELU()))]
+    gelu = Lineage(runs).reached(runs[0].index, "gelu")
+    assert (gelu.values, gelu.outputs, gelu.gradients, gelu.beyond) == (1, (), (), True)
+
+
+class Broken(nn.Module):
+    """Two graphs of one part each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x).exp()
+        torch._dynamo.graph_break()
+        return self.second(y).tanh()
+
+
+def test_behind_a_graph_break_others_may_read_what_a_graph_returns() -> None:
+    runs = runs_of(Broken())
+    lineage = Lineage(runs)
+    exp = lineage.reached(runs[0].index, "exp")
+    assert exp.outputs == ("exp",)
+    assert exp.beyond
+    assert lineage.reached(runs[1].index, "tanh").beyond
+    lost = next(run for run in runs if run.phase == "backward")
+    unread = next(node.name for node in lost.graph_module.graph.nodes if node.op == "call_function")
+    assert lineage.reached(lost.index, unread).beyond
