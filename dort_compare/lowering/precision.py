@@ -41,7 +41,7 @@ def in_int64(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def lowered(op: Builder, *args: Any, **kwargs: Any) -> ir.Value:
-        raised = [_raise_narrow(op, arg) for arg in args]
+        raised = [raise_narrow(op, arg) for arg in args]
         result = function(op, *raised, **kwargs)
         return result if raised == list(args) else op.cast(result, op.result.dtype)
 
@@ -65,7 +65,8 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     return lowered
 
 
-def _raise_narrow(op: Builder, arg: Any) -> Any:
+def raise_narrow(op: Builder, arg: Any) -> Any:
+    """``arg`` as int64 where it is an ONNX value of bools or narrow integers, else as it is."""
     if not isinstance(arg, ir.Value) or arg.dtype not in NARROW:
         return arg
     raised = op.cast(arg, torch.int64)

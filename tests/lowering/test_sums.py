@@ -53,6 +53,37 @@ def test_the_group_norm_of_equal_terms_is_next_to_nothing(equal):
     assert found.abs().max() < 32 * abs(equal) * 2**-24 * 316
 
 
+FAR_FROM_0 = {"rows": ((4, 20_000), -1), "columns": ((20_000, 4), 0), "few": ((64, 7), 1), "all": ((30, 40, 50), None)}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("where", FAR_FROM_0)
+def test_a_variance_far_from_0_has_the_digits_that_its_terms_have(where, dynamic):
+    """In float32, of which 1e-3 is some 16 spacings there."""
+    shape, dim = FAR_FROM_0[where]
+    x = 1e3 + 1e-3 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.var_mean(x, dim), backend="dort", dynamic=dynamic)
+    exact = x.double().var(dim)
+    assert ((compiled(x)[0] - exact).abs() / exact).max() < 4e-6
+
+
+@pytest.mark.parametrize("equal", [0.1, 3.3, -7e-3, 1e15, 0.0])
+@pytest.mark.parametrize("what", [torch.var, torch.std])
+def test_equal_terms_do_not_vary(what, equal):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: what(x, -1), backend="dort", dynamic=False)
+    found = compiled(torch.full((3, 3000), equal))
+    assert (found <= max(abs(equal), equal**2) * 1e-12).all(), found
+
+
+def test_a_variance_that_overflows_is_infinite():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x.var(-1), backend="dort", dynamic=False)
+    x = torch.tensor([[1e30, -1e30], [torch.inf, 1], [torch.nan, 1]]).repeat(1, 500)
+    torch.testing.assert_close(compiled(x), x.var(-1), equal_nan=True)
+
+
 @pytest.mark.parametrize(("shape", "dims"), [((256, 64), [0]), ((64, 4096), [1]), ((16, 3, 16), [0, 2])], ids=str)
 def test_few_terms_are_summed_at_once(shape, dims):
     assert lowered_sum(torch.rand(shape), dims, keepdim=True)[1] == ["ReduceSum"]

@@ -12,7 +12,7 @@ from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_o
 from dort_compare.lowering.ops.comparison import takes_halves_apart
 from dort_compare.lowering.ops.operands import flags_dtype
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
-from dort_compare.lowering.precision import in_float32, in_int64
+from dort_compare.lowering.precision import in_float32, in_int64, raise_narrow
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
@@ -52,7 +52,7 @@ def aminmax(op: Builder, x: ir.Value, *, dim: int | None = None, keepdim: bool =
     """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
     dtype = fake_of(x).dtype
     rank = len(shape_of(x))
-    wide = op.cast(x, torch.int64) if dtype == torch.bool else x
+    wide = raise_narrow(op, x)
     smallest, largest = (extreme(op, operator, wide, dim, keepdim, rank) for operator in ("ReduceMin", "ReduceMax"))
     if keepdim and dim is None:
         ones = op.const([1] * rank, torch.int64)

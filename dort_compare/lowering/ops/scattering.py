@@ -23,6 +23,8 @@ _REDUCTIONS = {
     "amin": "min",
 }
 """From torch's names to those of ScatterElements."""
+_OF_BOOLEANS = {**_REDUCTIONS, "amax": "add", "amin": "mul"}
+"""The same for booleans, of which ONNX Runtime scatters no largest or smallest; their sum is Or, their product And."""
 
 
 def scattered(op: Builder, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduction: str = "none") -> ir.Value:
@@ -114,7 +116,8 @@ def reduced_into(
     index = refusing_negative(op, index)
     if not include_self:
         x = scattered(op, x, dim, index, filled(op, neutral(reduce, dtype_of(x)), x, index))
-    result = scattered(op, x, dim, index, src, _REDUCTIONS[reduce])
+    reductions = _OF_BOOLEANS if dtype_of(x) == torch.bool else _REDUCTIONS
+    result = scattered(op, x, dim, index, src, reductions[reduce])
     if reduce == "mean":
         return _divided(op, result, _counts(op, x, dim, index, include_self))
     if reduce in ("amax", "amin") and is_floating(x):

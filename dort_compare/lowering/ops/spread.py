@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
 from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32
@@ -79,7 +79,8 @@ def _spread(
     """Variance and mean.
 
     The squares of what departs from the mean are summed and divided by their number less the correction, or by 0 where
-    that is more. The mean of nothing is NaN.
+    that is more. The mean is rounded, by which all that departs is off alike: its square is taken off the sum, as in
+    Chan, Golub & LeVeque, "Algorithms for computing the sample variance" (1983), eq. 1.7. The mean of nothing is NaN.
     """
     rank = len(shape_of(x))
     dims = reduced_dims(dim, rank)
@@ -89,9 +90,20 @@ def _spread(
     if 0 in sizes:
         mean = op.Div(mean, 0)
     departure = op.Sub(x, mean)
-    squares = reduce(op, "ReduceSum", op.Mul(departure, departure), dim, keepdim, rank)
+    squares, off = (
+        reduce(op, "ReduceSum", each, dim, keepdim, rank) for each in (op.Mul(departure, departure), departure)
+    )
+    squares = _centred(op, squares, off, product(op, sizes))
     kept_mean = mean if keepdim or not dims else op.Squeeze(mean, op.const(dims))
     return op.Div(squares, _divisor(op, x, sizes, 1 if correction is None else correction)), kept_mean
+
+
+def _centred(op: Builder, squares: ir.Value, off: ir.Value, count: Dim) -> ir.Value:
+    """The sum of the squares of what departs from the exact mean, of that from a rounded one, by which the sum of
+    ``count`` departures is ``off``; it stays infinite where it has overflowed, and is never negative."""
+    largest = torch.finfo(dtype_of(squares)).max
+    excess = op.Min(op.Div(op.Mul(off, off), op.CastLike(op.const(count), squares)), largest)
+    return op.Max(op.Sub(squares, excess), 0)
 
 
 def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: Operand) -> float | ir.Value:

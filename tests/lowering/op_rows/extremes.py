@@ -190,7 +190,7 @@ ROWS = (
     Row(prims.amin.default, (), prim_reductions),
     Row(aten.max.default, ("max.reduction_no_dim",), everything),
     Row(aten.min.default, ("min.reduction_no_dim",), everything),
-    Row(aten.aminmax.default, ("aminmax",), both),
+    Row(aten.aminmax.default, ("aminmax",), both, (*ALL, torch.int16)),
     Row(aten.argmax.default, ("argmax",), placed, NUMBERS),
     Row(aten.argmin.default, ("argmin",), placed, NUMBERS),
     Row(aten.max.dim, ("max.reduction_with_dim",), along),
