@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+import torch
 from graph_text import model
 from test_diff_behind_faults import ROLLED, SHARED, counted_from_the_end
 from test_onnx_diff import FOLDED, UNFOLDED, folded, normalized
@@ -192,6 +193,24 @@ def test_a_constant_behind_a_bound_is_told(way: str) -> None:
     one, other = SAME_WAYS[way]
     (note,) = told(diff(bounded(one, ONES), bounded(other, 2 * ONES)))
     assert note.startswith("constant 'b' of second holds other numbers than 'b' of first")
+
+
+QUANTIZED = """
+    agraph (float[4, 8] x) => (float[4, 4] y) {
+        q = QuantizeLinear(x, scale, zero)
+        d = DequantizeLinear(q, scale, zero)
+        y = MatMul(d, w)
+    }"""
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_a_zero_point_that_shows_at_the_ends_of_the_range_alone_is_told(dtype: type[np.generic]) -> None:
+    first, second = (model(QUANTIZED, w=WEIGHT, scale=np.float32(0.1), zero=dtype(zero)) for zero in (60, 61))
+    found = diff(first, second)
+    assert found.verdict == "agree"
+    (note,) = told(found)
+    assert note.startswith("constant 'zero' of second holds other numbers than 'zero' of first (max |first -")
+    assert diff(first, second, {"x": torch.linspace(-30, 30, 32).reshape(4, 8)}).verdict == "diverge"
 
 
 @pytest.mark.parametrize("way", OTHER_WAYS)

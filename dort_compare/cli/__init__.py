@@ -14,6 +14,7 @@ import click
 from dort_compare.cli.bisect import bisect
 from dort_compare.cli.cache import cache
 from dort_compare.cli.check import check
+from dort_compare.cli.closed_pipe import ClosedPipeError, Commands
 from dort_compare.cli.diff import diff
 from dort_compare.cli.doctor import doctor
 from dort_compare.cli.interrupt import interruptible
@@ -29,7 +30,7 @@ DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=Commands, context_settings=HELP)
 @click.version_option(package_name="dort-compare")
 def commands() -> None:
     """Runs PyTorch models on ONNX Runtime, forward and backward, and says where they depart from eager.
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _give_up(str(problem))
     except click.Abort:
         _give_up("interrupted")
-    except BrokenPipeError:
+    except (BrokenPipeError, ClosedPipeError):
         _leave_stdout()
         sys.exit(BROKEN_PIPE)
     except Exception as problem:  # noqa: BLE001  (a bug must not look like a divergence)

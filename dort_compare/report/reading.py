@@ -47,7 +47,8 @@ def read_report(path: str | Path) -> dict[str, Any]:
         )
     except (OSError, ValueError, RecursionError) as problem:
         raise UsageError(f"{path} cannot be read as a report: {said(problem)}; name a file of --json") from None
-    if isinstance(found, dict) and type(found.get("schema")) is int and found["schema"] > SCHEMA:
+    is_report = isinstance(found, dict) and "verdict" in found
+    if is_report and type(found.get("schema")) is int and found["schema"] > SCHEMA:
         raise UsageError(f"{path} is in format {found['schema']}, newer than {SCHEMA} of this dort-compare: update it")
     wrong = _problem(found)
     if wrong:

@@ -74,7 +74,9 @@ class Dataflow:
         flow.outputs = [value.name for value in graph.output]
         flow._check_known(flow.outputs, "outputs")
         if not flow.outputs:
-            raise UsageError(f"{title} holds no graph; give an ONNX model")
+            is_graph = flow.nodes or flow.inputs or flow.constants
+            what = "returns nothing; give its graph outputs" if is_graph else "holds no graph; give an ONNX model"
+            raise UsageError(f"{title} {what}")
         flow.calls = sorted({f.name for f in flow.proto.functions})
         return flow
 

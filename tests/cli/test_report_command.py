@@ -115,6 +115,13 @@ def test_a_newer_format_is_one_line(capsys, right, tmp_path) -> None:
         assert err == f"dort-compare: {newer} is in format 2, newer than 1 of this dort-compare: update it\n"
 
 
+def test_the_manifest_of_a_dump_is_no_newer_report(capsys, tmp_path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"schema": 2, "graphs": {}}', encoding="utf-8")
+    words = f"dort-compare: {manifest} is no report of dort-compare: its schema is not 1; make one with --json FILE\n"
+    assert run(capsys, manifest) == (2, "", words)
+
+
 @pytest.mark.parametrize(
     "change",
     [

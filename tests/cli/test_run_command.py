@@ -195,3 +195,10 @@ def test_a_closed_pipe_is_neither_a_verdict_nor_a_traceback():
     command = f'{sys.executable} -c "{code}" | head -c 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (141, "x", "")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "run --help", "cache --folder ."])
+def test_a_command_whose_reader_has_gone_ends_as_others_do(arguments: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m dort_compare {arguments} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (141, "")

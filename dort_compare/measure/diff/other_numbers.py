@@ -38,7 +38,7 @@ class OtherNumbers:
 def other_numbers(first: Side, second: Side, rows: Sequence[ValueRow]) -> list[OtherNumbers]:
     """Where a pair that agrees is made by the same steps of the same values but for constants: these and the steps.
 
-    Integers so few that they may be sizes, axes or positions are left out: there are several words for the same.
+    Integers that may be sizes, axes or positions are left out: there are several words for the same.
     """
     steps, found = _Steps(first, second, rows), dict[_Values, OtherNumbers]()
     for row in rows:
@@ -129,6 +129,7 @@ class _Steps:
         if one is None or other is None:
             return False
         if first in self._first.flow.constants and second in self._second.flow.constants:
-            return (one.dtype, one.shape) == (other.dtype, other.shape) and not one.is_small_integer
+            may_be_sizes = one.is_small_integer and one.dtype.itemsize > 1
+            return (one.dtype, one.shape) == (other.dtype, other.shape) and not may_be_sizes
         is_computed = first in self._first.flow.producer and second in self._second.flow.producer
         return is_computed and first not in self._paired[0] and second not in self._paired[1]
