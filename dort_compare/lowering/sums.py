@@ -42,13 +42,14 @@ class _Stages:
 
 
 def add_up(
-    op: Builder, operator: str, x: ir.Value, dims: Sequence[int], *, keepdims: bool, centres: bool = False
+    op: Builder, operator: str, x: ir.Value, dims: Sequence[int], *, keepdims: bool, precise: bool = False
 ) -> ir.Value:
     """``operator``, ReduceSum or ReduceMean, of ``x`` along ``dims``, counted from the front and at least one.
 
-    A mean that ``centres`` is taken from its terms: of terms that are alike its error is all that is left of them.
+    A ``precise`` one goes in two stages along rows, too, that are not as long as others that do: a mean that is taken
+    from its terms, of whose error, where they are alike, all that is left consists, and a variance.
     """
-    stages = _stages(op, x, dims, _MANY if centres else _MANY_IN_ROWS[operator])
+    stages = _stages(op, x, dims, _MANY if precise else _MANY_IN_ROWS[operator])
     if stages is None:
         return getattr(op, operator)(x, list(dims), keepdims=int(keepdims))
     of_blocks = op.ReduceSum(_in_blocks(op, x, stages), stages.within, keepdims=0)

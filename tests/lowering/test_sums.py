@@ -84,6 +84,13 @@ def test_a_variance_that_overflows_is_infinite():
     torch.testing.assert_close(compiled(x), x.var(-1), equal_nan=True)
 
 
+def test_the_variance_of_a_group_norm_is_precise_where_its_terms_are_alike():
+    x = torch.tensor([3.3, -3.3]).repeat(1, 3, 2000)
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: F.group_norm(x, 1), backend="dort", dynamic=False)(x)
+    assert (found - F.group_norm(x.double(), 1)).abs().max() < 4e-7
+
+
 @pytest.mark.parametrize(("shape", "dims"), [((256, 64), [0]), ((64, 4096), [1]), ((16, 3, 16), [0, 2])], ids=str)
 def test_few_terms_are_summed_at_once(shape, dims):
     assert lowered_sum(torch.rand(shape), dims, keepdim=True)[1] == ["ReduceSum"]

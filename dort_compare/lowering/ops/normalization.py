@@ -19,9 +19,9 @@ Results = tuple[ir.Value | None, ...]
 
 def moments(op: Builder, x: ir.Value, axes: Sequence[int]) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Mean, what departs from it, and the mean of the squares of that, the reduced dimensions kept."""
-    mean = add_up(op, "ReduceMean", x, axes, keepdims=True, centres=True)
+    mean = add_up(op, "ReduceMean", x, axes, keepdims=True, precise=True)
     centred = op.Sub(x, mean)
-    return mean, centred, add_up(op, "ReduceMean", op.Mul(centred, centred), axes, keepdims=True)
+    return mean, centred, add_up(op, "ReduceMean", op.Mul(centred, centred), axes, keepdims=True, precise=True)
 
 
 def reciprocal_deviation(op: Builder, variance: ir.Value, eps: float) -> ir.Value:

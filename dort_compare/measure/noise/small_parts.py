@@ -14,8 +14,8 @@ from dort_compare.measure.noise.floor import rounding
 
 FAR = 16.0
 """So many times smaller is far smaller."""
-_ROW, _FEW = 8, 64
-"""Elements that a part has at least, and that are looked at first."""
+_NARROW, _ROW, _FEW = 2, 8, 64
+"""Elements that a narrow part has at least, and any other, and that are looked at first."""
 
 
 def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
@@ -26,14 +26,27 @@ def small_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> 
     what has one place in the last dimension, as a channel has. Each mask has parts of about one size, all far smaller
     than the largest element; none where there are none.
     """
+    yield from _parts(expected, value, allowed, _ROW, expected.numel())
+
+
+def narrow_parts(expected: torch.Tensor, value: torch.Tensor, allowed: float) -> Iterator[torch.Tensor]:
+    """The same of rows and columns that hold fewer elements, two at least: of many that cancel there is one, mostly, in
+    which a kernel has lost a digit or two."""
+    yield from _parts(expected, value, allowed, _NARROW, _ROW - 1)
+
+
+def _parts(
+    expected: torch.Tensor, value: torch.Tensor, allowed: float, least: int, most: int
+) -> Iterator[torch.Tensor]:
+    """Masks of rows and columns of so many elements."""
     if not expected.numel():
         return
     largest = finite_extent(expected)
-    size, width = _size_of_part(expected.shape), expected.shape[-1] if expected.dim() else 1
-    if expected.numel() > size:
+    size, width = _size_of_part(expected.shape, least), expected.shape[-1] if expected.dim() else 1
+    if size < expected.numel() and size <= most:
         for mask in _small(expected.reshape(-1, size), value.reshape(-1, size), largest, allowed):
             yield mask.reshape(expected.shape)
-    if width > 1 and expected.numel() >= _ROW * width:
+    if width > 1 and least <= expected.numel() // width <= most:
         for mask in _small(expected.reshape(-1, width).t(), value.reshape(-1, width).t(), largest, allowed):
             yield mask.t().reshape(expected.shape)
 
@@ -83,9 +96,9 @@ def _levels(largest: float, sizes: torch.Tensor) -> torch.Tensor:
     return ((largest / sizes.clamp(min=torch.finfo(torch.float64).tiny)).log() / math.log(FAR)).floor()
 
 
-def _size_of_part(shape: torch.Size) -> int:
+def _size_of_part(shape: torch.Size, least: int) -> int:
     sizes = itertools.accumulate(reversed(shape), lambda a, b: a * b, initial=1)
-    return next((size for size in sizes if size >= _ROW), math.prod(shape))
+    return next((size for size in sizes if size >= least), math.prod(shape))
 
 
 def _extents(parts: torch.Tensor) -> torch.Tensor:

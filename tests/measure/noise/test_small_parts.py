@@ -21,15 +21,22 @@ def rows(*sizes: float, width: int = 8) -> torch.Tensor:
     return torch.tensor(sizes)[:, None] * signs
 
 
+def parts(expected: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
+    """The masks of every part, narrow ones too."""
+    sides = expected, value, ALLOWED
+    return [*small_parts.small_parts(*sides), *small_parts.narrow_parts(*sides)]
+
+
 def masks(expected: torch.Tensor, value: torch.Tensor) -> list[list[int]]:
     """The rows of every mask."""
-    found = [mask.reshape(len(expected), -1) for mask in small_parts.small_parts(expected, value, ALLOWED)]
+    found = [mask.reshape(len(expected), -1) for mask in parts(expected, value)]
     assert all(torch.equal(mask.any(-1), mask.all(-1)) for mask in found)
     return sorted(mask.any(-1).nonzero().flatten().tolist() for mask in found)
 
 
-def test_rows_far_smaller_are_looked_at_by_size_where_they_differ():
-    right = rows(1e6, 1.0, 1.0, 2.0, 1e-3)
+@pytest.mark.parametrize("width", [2, 3, 8])
+def test_rows_far_smaller_are_looked_at_by_size_where_they_differ(width):
+    right = rows(1e6, 1.0, 1.0, 2.0, 1e-3, width=width)
     wrong = right.clone()
     wrong[[1, 3, 4]] *= 1.01
     assert masks(right, wrong) == [[1, 3], [4]]
@@ -43,8 +50,13 @@ def test_columns_far_smaller_are_looked_at_by_size_where_they_differ():
     found = sorted(mask.any(0).nonzero()[:, 0].tolist() for mask in small_parts.small_parts(right, wrong, ALLOWED))
     assert found == [[1, 3], [4]]
     assert masks(right, right) == []
-    assert not list(small_parts.small_parts(right[:7], wrong[:7], ALLOWED))  # too few elements to tell
-    (narrow,) = small_parts.small_parts(right[:, :2], wrong[:, :2], ALLOWED)  # a matrix that is one part
+    assert not parts(right[:1], wrong[:1])  # columns of one element
+    few = sorted(
+        mask.any(0).nonzero()[:, 0].tolist() for mask in small_parts.narrow_parts(right[:7], wrong[:7], ALLOWED)
+    )
+    assert few == [[1, 3], [4]]
+    assert not list(small_parts.small_parts(right[:7], wrong[:7], ALLOWED))
+    (narrow,) = parts(right[:, :2], wrong[:, :2])  # a small column, and no small row
     assert narrow.any(0).tolist() == [False, True]
 
 
@@ -84,8 +96,8 @@ def test_what_an_element_is_computed_of_says_what_may_be_lost():
 
 
 def test_a_tensor_that_is_one_part_has_no_small_ones():
-    for shape in ((), (1,), (7,), (2, 3), (0, 9)):
-        assert not list(small_parts.small_parts(torch.ones(shape), torch.zeros(shape), ALLOWED))
+    for shape in ((), (1,), (7,), (7, 1), (0, 9)):
+        assert not parts(torch.ones(shape), torch.zeros(shape))
 
 
 @settings(deadline=None, max_examples=60)
