@@ -63,20 +63,17 @@ def _diff(
     flows: tuple[Dataflow, Dataflow],
     inputs: Mapping[str, torch.Tensor] | None,
     seed: int,
-    engine: EngineName,
+    engine_name: EngineName,
     provider: ProviderSpec,
     waiting: Waiting,
 ) -> Diff:
     waiting.stage("both models")
-    engines = _engine(engine, provider), _engine(engine, provider)
+    engine = _engine(engine_name, provider)
     fed = make_inputs(*flows, inputs, seed)
     with _asking(fed):
-        seen = (
-            _seen(flows[0], fed.values[0], engines[0], {}),
-            _seen(flows[1], fed.values[1], engines[1], fed.orders),
-        )
+        seen = _seen(flows[0], fed.values[0], engine, {}), _seen(flows[1], fed.values[1], engine, fed.orders)
     sides = laid_out(*seen), laid_out(*reversed(seen))
-    rows = Rounds(sides, engines, fed, waiting.stage).rows()
+    rows = Rounds(sides, engine, fed, waiting.stage).rows()
     return Diff(findings(*sides, rows, fed.orders.values()), fed.origins)
 
 

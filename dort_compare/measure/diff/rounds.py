@@ -47,10 +47,8 @@ class Rounds:
     ``fed`` are the inputs of both; ``told`` hears of each round that begins.
     """
 
-    def __init__(
-        self, sides: tuple[Side, Side], engines: tuple[Engine, Engine], fed: Inputs, told: Callable[[str], None]
-    ) -> None:
-        self._sides, self._engines, self._fed, self._told = sides, engines, fed, told
+    def __init__(self, sides: tuple[Side, Side], engine: Engine, fed: Inputs, told: Callable[[str], None]) -> None:
+        self._sides, self._engine, self._fed, self._told = sides, engine, fed, told
         self._number = 0
 
     def rows(self) -> tuple[ValueRow, ...]:
@@ -92,7 +90,7 @@ class Rounds:
         self._told(f"values paired and compared, round {self._number}")
         first, second = self._sides
         judge, rows, forced = PairJudge(first, second, pairs), [], {}
-        both = Lockstep(first, second, pairs, self._engines)
+        both = Lockstep(first, second, pairs, self._engine)
         for found in both.run(self._fed.values):
             if isinstance(found, Met):
                 rows.append(judge.row(found))

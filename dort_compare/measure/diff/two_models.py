@@ -100,8 +100,8 @@ class Lockstep:
     ``refused`` are the pairs, (first, second), on whose first values the second model's nodes could not run.
     """
 
-    def __init__(self, first: Side, second: Side, pairs: Sequence[Pair], engines: tuple[Engine, Engine]) -> None:
-        self.first, self.second, self.engines = first, second, engines
+    def __init__(self, first: Side, second: Side, pairs: Sequence[Pair], engine: Engine) -> None:
+        self.first, self.second, self.engine = first, second, engine
         self.refused: set[tuple[str, str]] = set()
         self._pairs: dict[str, list[Pair]] = {}
         for pair in pairs:
@@ -119,8 +119,8 @@ class Lockstep:
 
     def run(self, inputs: tuple[Tensors, Tensors]) -> Iterator[Met | tuple[str, torch.Tensor]]:
         """Yields every pair once, and by name the values without a pair that the second model makes of the first's."""
-        first = Execution(self.first.flow, inputs[0], self.engines[0])
-        free = Execution(self.second.flow, inputs[1], self.engines[1])
+        first = Execution(self.first.flow, inputs[0], self.engine)
+        free = Execution(self.second.flow, inputs[1], self.engine)
         local: dict[str, torch.Tensor] = dict(inputs[1])
         yield from self._meet_given(first, free)
         last = self._schedule.last
@@ -132,7 +132,7 @@ class Lockstep:
             made = free.advance(ours)
             forced, operands = self._forced(ours, made, {**local, **self._replacements(ours, first, free)}, free)
             local.update(forced)
-            again = Again(self.engines[1], self.second, {**local, **operands}, self._feeds)
+            again = Again(self.engine, self.second, {**local, **operands}, self._feeds)
             for name in made:
                 own, local_value = self.second.shown(name, made[name]), self.second.shown(name, forced[name])
                 for pair in self._pairs.get(name, ()):
@@ -151,7 +151,7 @@ class Lockstep:
         """What the nodes make of the first model's values, and of which operands."""
 
         def run(fed: Tensors) -> Tensors:
-            return run_nodes(self.engines[1], self.second.flow, nodes, fed, list(made), self._only_fed(fed))
+            return run_nodes(self.engine, self.second.flow, nodes, fed, list(made), self._only_fed(fed))
 
         read = {name for node in nodes for name in node.operands if name in operands}
         constants = self.second.flow.constants
@@ -214,7 +214,7 @@ class Lockstep:
 
     @cached_property
     def _nothing(self) -> Again:
-        return Again(self.engines[1], self.second, {}, ())
+        return Again(self.engine, self.second, {}, ())
 
     @cached_property
     def _folded(self) -> Mapping[str, list[Pair]]:
