@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,8 +42,6 @@ class Replay:
         self._chain = chain
         self.between = between
         self.is_rounded = is_rounded
-        self._made: dict[str, Any] = {}
-        self._change: Change | None = None
 
     @property
     def is_chain(self) -> bool:
@@ -55,27 +53,12 @@ class Replay:
 
         ``change`` is applied to every floating operand before.
         """
-        return self._value(node, functools.partial(self._call, in_float64=in_float64), change, in_float64)
+        return self._run(_Once(self._values, in_float64, change), lambda once: once.called(node))
 
     def by_definition(self, node: fx.Node, change: Change) -> torch.Tensor | None:
         """What the definition of an op makes of its operands in float64, where ``change`` is applied to every floating
         result on the way; None where torch has no definition, or an operand is unknown."""
-        return self._value(node, functools.partial(self._define, change=change), None, in_float64=True)
-
-    @torch.no_grad()
-    def _value(
-        self, node: fx.Node, call: Callable[[fx.Node], Any], change: Change | None, in_float64: bool
-    ) -> torch.Tensor | None:
-        self._change = change
-        try:
-            self._make_chain(in_float64)
-            result = call(node)
-        except REFUSALS as problem:
-            raise_if_short(problem)
-            return None
-        finally:
-            self._made = {}
-        return result if isinstance(result, torch.Tensor) else None
+        return self._run(_Once(self._values, in_float64=True), lambda once: once.defined(node, change))
 
     def dtypes(self) -> Iterator[torch.dtype]:
         """The dtypes of all the tensors it was given, and of those that a chain makes in between."""
@@ -95,63 +78,92 @@ class Replay:
     def first_operand(self, node: fx.Node) -> torch.Tensor | None:
         """The tensor that ``node`` reads as its first argument; None where it is unknown."""
         read = next(iter(node.args), None)
-        return self._value(read, self._operand, None, in_float64=False) if isinstance(read, fx.Node) else None
+        if not isinstance(read, fx.Node):
+            return None
+        return self._run(_Once(self._values), lambda once: once.operand(read))
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What ``node`` is called with; None where an operand is unknown, or made by a chain."""
-        self._change = None
         try:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
+            return _Once(self._values).arguments(node)
         except REFUSALS as problem:
             raise_if_short(problem)
             return None
-        return args, kwargs
+
+    @torch.no_grad()
+    def _run(self, once: _Once, make: Callable[[_Once], Any]) -> torch.Tensor | None:
+        """The tensor that ``make`` computes behind the chain; None where torch refuses, or it is none."""
+        try:
+            for node in self._chain or ():
+                once.made[node.name] = once.called(node)
+            result = make(once)
+        except REFUSALS as problem:
+            raise_if_short(problem)
+            return None
+        return result if isinstance(result, torch.Tensor) else None
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         """The tensors that it was given, and what torch has traced of those that a chain makes in between."""
         made = (node.meta.get("val") for node in self._chain or ())
         return (value for value in (*self._values.values(), *made) if isinstance(value, torch.Tensor))
 
-    def _make_chain(self, in_float64: bool) -> None:
-        for node in self._chain or ():
-            self._made[node.name] = self._call(node, in_float64)
 
-    def _call(self, node: fx.Node, in_float64: bool) -> Any:
-        if node.target is operator.getitem:
-            producer, position = node.args
-            assert isinstance(producer, fx.Node)
-            made = self._made.get(producer.name)
-            return (self._call(producer, in_float64) if made is None else made)[position]
-        args: Any
-        args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
-        if _reads_memory(node):
-            args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
-        if in_float64:
-            return call_in_float64(node.target, args, kwargs)
-        return reproducible(node.target)(*args, **kwargs)
+@dataclass
+class _Once:
+    """One replay: in which dtypes, and what ``change`` is applied to every floating value that is read.
 
-    def _define(self, node: fx.Node, change: Change) -> Any:
-        if node.target is operator.getitem:
-            producer, position = node.args
-            assert isinstance(producer, fx.Node)
-            made = self._define(producer, change)
-            return None if made is None else made[position]
-        args, kwargs = fx.map_arg((node.args, node.kwargs), self._operand)
-        return by_definition(node.target, args, kwargs, change)
+    ``made`` is what it has computed or changed so far, by FX node.
+    """
 
-    def _operand(self, node: fx.Node) -> Any:
+    values: Mapping[str, Any]
+    in_float64: bool = False
+    change: Change | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def called(self, node: fx.Node) -> Any:
+        """What torch's kernel makes of the operands."""
+        return self._computed(node, self._call)
+
+    def defined(self, node: fx.Node, change: Change) -> Any:
+        """What the definition of the op makes of them, where ``change`` is applied to what it goes through."""
+        return self._computed(node, lambda call: by_definition(call.target, *self.arguments(call), change))
+
+    def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.operand)
+        return args, kwargs
+
+    def operand(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
             return runnable(attribute_of(node))
-        if node.name in self._made:
-            return self._made[node.name]
-        if node.name not in self._values:
+        if node.name in self.made:
+            return self.made[node.name]
+        if node.name not in self.values:
             raise _UnknownError(node.name)
-        value = self._values[node.name]
-        if self._change and is_floating_tensor(value):
-            self._made[node.name] = value = self._change(value)  # one that is read twice is the same in both places
+        value = self.values[node.name]
+        if self.change and is_floating_tensor(value):
+            self.made[node.name] = value = self.change(value)  # one that is read twice is the same in both places
             return value
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
+
+    def _computed(self, node: fx.Node, compute: Callable[[fx.Node], Any]) -> Any:
+        """``compute`` of the node, or one of its several results."""
+        if node.target is not operator.getitem:
+            return compute(node)
+        producer, position = node.args
+        assert isinstance(producer, fx.Node)
+        made = self.made.get(producer.name)
+        if made is None:
+            made = self._computed(producer, compute)
+        return None if made is None else made[position]
+
+    def _call(self, node: fx.Node) -> Any:
+        args, kwargs = self.arguments(node)
+        if _reads_memory(node):
+            args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
+        if self.in_float64:
+            return call_in_float64(node.target, args, kwargs)
+        return reproducible(node.target)(*args, **kwargs)
 
 
 def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
