@@ -93,7 +93,7 @@ class Sighting:
 
 
 _Begun = tuple[TracedCall, ModuleCall]
-_Shows = dict[fx.Node, list[Callable[[torch.Tensor], None]]]
+_Sighted = dict[fx.Node, list[Callable[[torch.Tensor], Sighting]]]
 _Memory = tuple[StorageWeakRef, Any, torch.Size, tuple[int, ...], int]
 """Storage, offset, sizes, strides and how often it was written."""
 
@@ -125,11 +125,11 @@ class Lookout:
     def execute(self, graph: TracedGraph, arguments: list[Any]) -> Any:
         """Runs one graph; it is for a DebugBackend's ``executing``."""
         run = None if graph.phase == "backward" else self._run_of(graph)
-        shows = self._gradients(graph) if run is None else self._outputs(graph, run)
+        sighted = self._gradients(graph) if run is None else self._outputs(graph, run)
 
         def see(node: fx.Node, value: torch.Tensor) -> None:
-            for show in shows.pop(node, ()):
-                show(value)
+            for sighting in sighted.pop(node, ()):
+                self._see(sighting(value))
 
         results = tree_map_only(torch.Tensor, _no_view, self._run_graph(graph.graph_module, arguments, see))
         if run is not None:
@@ -140,11 +140,11 @@ class Lookout:
         active = self.calls.active[-1].module if self.calls.active else ""
         return GraphCall(self.calls, self._roots.setdefault(graph, active), active)
 
-    def _outputs(self, graph: TracedGraph, run: GraphCall) -> _Shows:
+    def _outputs(self, graph: TracedGraph, run: GraphCall) -> _Sighted:
         if graph not in self._traced:
             self._traced[graph] = traced_calls(graph.graph_module.graph)
         begun = []
-        shows: _Shows = defaultdict(list)
+        sighted: _Sighted = defaultdict(list)
         for traced in self._traced[graph]:
             name = run.module(traced.module)
             if name is None or (name == run.active and traced.depth == 0):
@@ -152,20 +152,20 @@ class Lookout:
             call = self.calls.begin(name)
             begun.append((traced, call))
             for node in traced.entries:
-                shows[node].append(functools.partial(self._show, "input", call, run, node, None, False))
+                sighted[node].append(functools.partial(Sighting, "input", call, run=run, node=node, firm=False))
             for node in traced.exits:
-                shows[node].append(functools.partial(self._show, "output", call, run, node, None, True))
+                sighted[node].append(functools.partial(Sighting, "output", call, run=run, node=node))
         if graph.phase == "forward":
             self._open[graph.compile_id].append((run, graph, begun))
-        return shows
+        return sighted
 
-    def _gradients(self, graph: TracedGraph) -> _Shows:
+    def _gradients(self, graph: TracedGraph) -> _Sighted:
         """Of several runs of a forward graph the last is differentiated first."""
         if graph not in self._incoming:
             self._incoming[graph] = incoming_gradients(graph.graph_module.graph)
-        shows: _Shows = defaultdict(list)
+        sighted: _Sighted = defaultdict(list)
         if not self._open[graph.compile_id]:
-            return shows
+            return sighted
         run, forward, begun = self._open[graph.compile_id].pop()
         if graph not in self._in_part:
             self._in_part[graph] = regenerated(forward.graph_module.graph, graph.graph_module.graph)
@@ -173,21 +173,10 @@ class Lookout:
             for result, number in traced.exits.items():
                 found = self._incoming[graph].get(number, ())
                 is_firm = bool(found) and result not in self._in_part[graph]
+                gradient = functools.partial(Sighting, "gradient", call, run=run, exit=result, firm=is_firm)
                 for node in found or passed_on(result, self._incoming[graph]):
-                    shows[node].append(functools.partial(self._show, "gradient", call, run, node, result, is_firm))
-        return shows
-
-    def _show(
-        self,
-        kind: Kind,
-        call: ModuleCall,
-        run: GraphCall,
-        node: fx.Node,
-        result: fx.Node | None,
-        firm: bool,
-        value: torch.Tensor,
-    ) -> None:
-        self._see(Sighting(kind, call, value, None, run, node, result, firm))
+                    sighted[node].append(functools.partial(gradient, node=node))
+        return sighted
 
     def _left(self, call: ModuleCall, result: Any) -> None:
         for leaf, tensor in leaves(result).items():

@@ -54,9 +54,9 @@ def graph_rows(
             raise
         return found
 
-    # map lets go of a value once it is judged
     seen: set[str] = set()
     try:
+        # map lets go of a value once it is judged
         for found in map(row, executions(run, names, opaque, memory, repeats, merged, held)):
             seen.add(found.fx_node)
             yield found

@@ -74,7 +74,7 @@ class Judge:
         floor = noise_floor(precision, inherited.scale or 0.0, known_error, expected.numel())
         is_astray = not is_noise(inherited, floor, onnx_error)
         self._mark(node, is_astray)
-        local, reason = _local(executed, found.local, held, rounds_between(onnx))
+        local, reason = _local(executed, found.local, held, onnx)
         lost = None if held is None else what_is_lost(executed.reference, held, torch_error)
         has_moved = is_astray and (local is None or not _is_unmoved(own, executed.local))
         return self._row(
@@ -177,7 +177,7 @@ def rounds_between(onnx: OnnxValue) -> bool:
 
 
 def _local(
-    executed: Executed, whole: Distance | None, held: torch.dtype | None, rounds_between: bool
+    executed: Executed, whole: Distance | None, held: torch.dtype | None, onnx: OnnxValue
 ) -> tuple[LocalError | None, str | None]:
     """The local error, and what else there is to say: that the nodes fail on torch's operands, or are not stable."""
     step, runs = executed.step, executed.local
@@ -192,7 +192,7 @@ def _local(
         expected, value = as_held(expected, held).to(held), value.to(held)
     if whole is None:
         whole = distance(expected, value).between("torch", "ONNX")
-    local = local_error(executed.replay, step.node, expected, value, whole, rounds_between=rounds_between)
+    local = local_error(executed.replay, step.node, expected, value, whole, rounds_between=rounds_between(onnx))
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,

@@ -17,7 +17,7 @@ from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
 from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
-from dort_compare.measure.rows import Row, json_number
+from dort_compare.measure.rows import json_number
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun, Step
 from dort_compare.trace.executions import Executed
@@ -86,7 +86,7 @@ class Observer:
         self.seen: list[Observed] = []
         self._unsettled: dict[fx.Node, _Unsettled] = {}
 
-    def see(self, executed: Executed, precision: torch.dtype | None, _row: Row | None = None) -> None:
+    def see(self, executed: Executed, precision: torch.dtype | None, _row: object) -> None:
         """Compares the value if it is an output, which was computed in ``precision`` at the coarsest.
 
         Noise is what two right computations may lie apart: twice what each of them may be from float64, or is.

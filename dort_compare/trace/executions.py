@@ -113,8 +113,10 @@ def executions(
         for fx_node, step in steps.items():
             name = named.get(fx_node, "")
             runs = [found[name] for found in alone] if first.get(name) == fx_node else None
-            yield from _executed(step, name, theirs.get(name), runs, again.get(name), plain, parts)
-        del window, steps, step, theirs, alone, again, runs  # before the next window is made
+            executed = _executed(step, name, theirs.get(name), runs, again.get(name), plain, parts)
+            if executed is not None:
+                yield executed
+        del window, steps, step, theirs, alone, again, runs, executed  # before the next window is made
 
 
 def _executed(
@@ -125,32 +127,31 @@ def _executed(
     again: Replay | None,
     stands_for: Mapping[str, str],
     parts: Parts,
-) -> Iterator[Executed]:
-    """A step with its ONNX value, whose ``name`` is "" where there is none, and nothing for a number that is right.
+) -> Executed | None:
+    """A step with its ONNX value, whose ``name`` is "" where there is none; None for a number that is right.
 
     ``runs`` are those on torch's operands; None where the value stands for an earlier step.
     """
     if not isinstance(step.value, torch.Tensor):
-        if runs is not None:
-            yield from _number(Executed(step, name, own, runs))
-    elif not name:
-        yield Executed(step)
-    elif runs is not None:
-        yield Executed(step, name, own, runs, again, _expected(step, again), _shows(step, stands_for, parts))
-    else:
-        before = next((value for read, value in step.operands.items() if stands_for.get(read) == name), None)
-        yield Executed(step, name, own, [] if before is None else [before])
+        return None if runs is None else _wrong_number(Executed(step, name, own, runs))
+    if not name:
+        return Executed(step)
+    if runs is not None:
+        return Executed(step, name, own, runs, again, _expected(step, again), _shows(step, stands_for, parts))
+    before = next((value for read, value in step.operands.items() if stands_for.get(read) == name), None)
+    return Executed(step, name, own, [] if before is None else [before])
 
 
-def _number(executed: Executed) -> Iterator[Executed]:
+def _wrong_number(executed: Executed) -> Executed | None:
     """A number that torch has made symbolic, as a 0-d tensor, where ONNX Runtime has another; sizes that are right are
     no values of the model."""
     step, expected = executed.step, as_fed(executed.step.value)
     own = None if executed.own is None else executed.own.cpu()
     local = [each.cpu() if isinstance(each, torch.Tensor) else each for each in executed.local]
-    if not all(_is_number(each, expected) for each in (own, *local)):
-        number = replace(step, value=expected, exact=as_fed(step.exact))
-        yield replace(executed, step=number, own=own, local=local)
+    if all(_is_number(each, expected) for each in (own, *local)):
+        return None
+    number = replace(step, value=expected, exact=as_fed(step.exact))
+    return replace(executed, step=number, own=own, local=local)
 
 
 def _is_number(held: object, expected: torch.Tensor) -> bool:

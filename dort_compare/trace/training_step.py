@@ -55,18 +55,20 @@ class TrainingStep:
         given = {name: value for name, value in self.backward.inputs.items() if name not in made}
         return {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
 
-    def run(self, engine: MakeInterpreter, tangents: Mapping[str, torch.Tensor]) -> dict[tuple[str, str], torch.Tensor]:
+    def run(
+        self, make_interpreter: MakeInterpreter, tangents: Mapping[str, torch.Tensor]
+    ) -> dict[tuple[str, str], torch.Tensor]:
         """Outputs and gradients by ("output" or "gradient", name), in the dtypes that torch traced or wider ones.
 
-        ``engine`` makes the interpreter of a graph; ``tangents`` take the place of those that were recorded.
+        ``tangents`` take the place of those that were recorded.
         """
-        made = run_graph(engine(self.forward.graph_module), list(self.forward.inputs.values()))
+        made = run_graph(make_interpreter(self.forward.graph_module), list(self.forward.inputs.values()))
         found = {("output", name): made[name] for name in self.outputs}
         if self.backward is not None:
             given = {**self.backward.inputs, **made, **tangents}
             inputs = [given[name] for name in self.backward.inputs]
             del made, given
-            returned = run_graph(engine(self.backward.graph_module), inputs)
+            returned = run_graph(make_interpreter(self.backward.graph_module), inputs)
             found |= {("gradient", name): returned[node.name] for name, node in self.gradients.items()}
         return {key: value for key, value in found.items() if isinstance(value, torch.Tensor)}
 

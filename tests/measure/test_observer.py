@@ -24,9 +24,9 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 def seen(shipped: torch.Tensor, precision: torch.dtype = torch.float32, own: torch.Tensor = X):
     observer = Observer("forward", 3, "lowered", {"y": shipped})
     step = Step(None, own, own.double(), {})  # type: ignore[arg-type]
-    observer.see(Executed(step, "other", own), precision)
+    observer.see(Executed(step, "other", own), precision, None)
     assert observer.seen == []
-    observer.see(Executed(step, "y", own), precision)
+    observer.see(Executed(step, "y", own), precision, None)
     (found,) = observer.seen
     return found
 
@@ -65,7 +65,7 @@ def test_a_departure_is_one_when_the_program_has_run_again(again: torch.Tensor, 
 
     observer = Observer("forward", 3, "lowered", {"x": X - 1, "y": X - 1, "z": X}, run)
     for name in ("z", "x", "y"):
-        observer.see(Executed(Step(None, X, X.double(), {}), name, X), torch.float32)  # type: ignore[arg-type]
+        observer.see(Executed(Step(None, X, X.double(), {}), name, X), torch.float32, None)  # type: ignore[arg-type]
     assert [found.ok for found in observer.seen] == [True, ok, ok]
     assert observer.seen[1].distance.equal is ok
     assert runs == ["again"]
@@ -97,7 +97,7 @@ def test_what_is_left_where_all_cancels_may_be_another_residue(size: float, ok: 
     observer = Observer("backward", 0, "lowered", {"y": 1.4 * size * X})
     zeros = torch.zeros(100)
     own = 1e-7 * X
-    observer.see(Executed(Step(None, zeros, zeros.double(), {}), "y", own), torch.float32)  # type: ignore[arg-type]
+    observer.see(Executed(Step(None, zeros, zeros.double(), {}), "y", own), torch.float32, None)  # type: ignore[arg-type]
     assert observer.seen[0].ok is ok
 
 

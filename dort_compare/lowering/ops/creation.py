@@ -9,29 +9,28 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.ops.symbolic import is_float
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv
 
 aten = torch.ops.aten
 prims = torch.ops.prims
-Number = int | float | bool
-Fill = Number | ir.Value
 
 
-def _filled(op: Builder, size: Sequence[Dim], number: Fill) -> ir.Value:
+def _filled(op: Builder, size: Sequence[Dim], number: Operand) -> ir.Value:
     sizes = [n if isinstance(n, int) else dim for n, dim in zip(op.result.shape, size, strict=True)]
     return op.Expand(op.const(number, op.result.dtype), op.dims(sizes))
 
 
-def _filled_like(op: Builder, x: ir.Value, number: Fill) -> ir.Value:
+def _filled_like(op: Builder, x: ir.Value, number: Operand) -> ir.Value:
     sizes: Sequence[Any] = op.result.shape
     shape = op.dims(list(sizes)) if all(isinstance(n, int) for n in sizes) else op.Shape(x)
     return op.Expand(op.const(number, op.result.dtype), shape)
 
 
 @lowering(aten.full.default)
-def full(op: Builder, size: Sequence[Dim], fill_value: Fill, **_: Any) -> ir.Value:
+def full(op: Builder, size: Sequence[Dim], fill_value: Operand, **_: Any) -> ir.Value:
     """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _filled(op, size, fill_value)
 
@@ -61,7 +60,7 @@ def new_ones(op: Builder, x: ir.Value, size: Sequence[Dim], **_: Any) -> ir.Valu
 
 
 @lowering(aten.new_full.default)
-def new_full(op: Builder, x: ir.Value, size: Sequence[Dim], fill_value: Fill, **_: Any) -> ir.Value:
+def new_full(op: Builder, x: ir.Value, size: Sequence[Dim], fill_value: Operand, **_: Any) -> ir.Value:
     """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _filled(op, size, fill_value)
 
@@ -79,13 +78,13 @@ def ones_like(op: Builder, x: ir.Value, **_: Any) -> ir.Value:
 
 
 @lowering(aten.full_like.default)
-def full_like(op: Builder, x: ir.Value, fill_value: Fill, **_: Any) -> ir.Value:
+def full_like(op: Builder, x: ir.Value, fill_value: Operand, **_: Any) -> ir.Value:
     """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return _filled_like(op, x, fill_value)
 
 
 @lowering(aten.scalar_tensor.default, prims.scalar_tensor.default)
-def scalar_tensor(op: Builder, number: Fill, **_: Any) -> ir.Value:
+def scalar_tensor(op: Builder, number: Operand, **_: Any) -> ir.Value:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
     return op.const(number, op.result.dtype)
 

@@ -10,14 +10,13 @@ import torch
 from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
 from dort_compare.lowering.ops.masks import is_mask, without_masks
-from dort_compare.lowering.ops.operands import chosen, refusing_negative
+from dort_compare.lowering.ops.operands import Number, Operand, chosen, refusing_negative
 from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import behind_one_another, from_front, product
 
 aten = torch.ops.aten
-Number = int | float | bool
 
 
 @lowering(aten.index_put.default, aten._unsafe_index_put.default)
@@ -177,7 +176,7 @@ def index_copy(op: Builder, x: ir.Value, dim: int, index: ir.Value, source: ir.V
 
 
 @lowering(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def index_fill(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Number | ir.Value) -> ir.Value:
+def index_fill(op: Builder, x: ir.Value, dim: int, index: ir.Value, value: Operand) -> ir.Value:
     """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
     if is_empty(x, index):
         return x

@@ -9,12 +9,11 @@ import torch
 
 from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
 from dort_compare.lowering.neutral import neutral
-from dort_compare.lowering.ops.operands import refusing_negative, same_shape
+from dort_compare.lowering.ops.operands import Number, refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
-Number = int | float | bool
 
 _REDUCTIONS = {
     **dict.fromkeys(("add", "sum", "mean"), "add"),

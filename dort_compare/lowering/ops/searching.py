@@ -8,17 +8,17 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
+from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
-Number = int | float | bool
 
 
 @lowering(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
 def searchsorted(
     op: Builder,
     sequence: ir.Value,
-    x: ir.Value | Number,
+    x: Operand,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -36,7 +36,7 @@ def searchsorted(
 
 @lowering(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(
-    op: Builder, x: ir.Value | Number, boundaries: ir.Value, *, out_int32: bool = False, right: bool = False
+    op: Builder, x: Operand, boundaries: ir.Value, *, out_int32: bool = False, right: bool = False
 ) -> ir.Value:
     """bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"""
     return _searched(op, boundaries, x, right)
@@ -47,7 +47,7 @@ def _with_meta(value: ir.Value, like: ir.Value) -> ir.Value:
     return value
 
 
-def _searched(op: Builder, sequence: ir.Value, x: ir.Value | Number, right: bool) -> ir.Value:
+def _searched(op: Builder, sequence: ir.Value, x: Operand, right: bool) -> ir.Value:
     """Bisection: the place grows by 2^k, ..., 2, 1 wherever the element in front of the new one is passed.
 
     What no element is as large as, NaN too, comes last.
@@ -70,7 +70,7 @@ def _searched(op: Builder, sequence: ir.Value, x: ir.Value | Number, right: bool
     return op.cast(places, op.result.dtype)
 
 
-def _comparable(op: Builder, sequence: ir.Value, x: ir.Value | Number) -> tuple[ir.Value, ir.Value]:
+def _comparable(op: Builder, sequence: ir.Value, x: Operand) -> tuple[ir.Value, ir.Value]:
     """Both in the dtype of the sequence's or wider; torch compares values, not dtypes."""
     kept = fake_of(sequence)
     if isinstance(x, ir.Value):
