@@ -9,7 +9,8 @@ from typing import Any
 from torch import fx, nn
 from torch._functorch._aot_autograd import descriptors as aot
 
-from dort_compare.provenance import dotted_path, plain_source, returned_by
+from dort_compare.fx_graph import returned_by
+from dort_compare.provenance import dotted_path, plain_source
 
 _GIVEN = "dort_compare.given"
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from dort_compare.checks import Check, check_of
 from dort_compare.errors import UnsupportedGraphError
-from dort_compare.provenance import returned_by
+from dort_compare.fx_graph import returned_by
 from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
 

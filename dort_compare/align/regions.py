@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
-from dort_compare.provenance import INSERTED, call_of, metadata_of
+from dort_compare.fx_graph import call_of
+from dort_compare.provenance import INSERTED, metadata_of
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.replay import chain_to

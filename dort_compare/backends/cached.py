@@ -16,9 +16,10 @@ from dort_compare.backends.building import Building, Built, Reasons
 from dort_compare.cache import Entry, Store
 from dort_compare.cache.key import UnkeyedError, key_of, sizes_of
 from dort_compare.cache.store import LARGEST
+from dort_compare.fx_graph import graphs_within
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
-from dort_compare.provenance import graphs_within, target_name
+from dort_compare.provenance import target_name
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.constants import nbytes

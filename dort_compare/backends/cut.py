@@ -18,7 +18,7 @@ from torch import fx
 from dort_compare.backends.calls import has_effect
 from dort_compare.backends.levels import assembled, is_light
 from dort_compare.checks import check_of
-from dort_compare.provenance import call_of
+from dort_compare.fx_graph import call_of
 from dort_compare.views import history, moves_nothing
 
 

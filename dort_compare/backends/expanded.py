@@ -17,7 +17,8 @@ from torch.utils import _pytree as pytree
 from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.errors import one_line
-from dort_compare.provenance import described, graph_of
+from dort_compare.fx_graph import graph_of
+from dort_compare.provenance import described
 from dort_compare.unset import UNSET
 
 MOST_NODES = 2**13

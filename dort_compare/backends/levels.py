@@ -16,7 +16,7 @@ from torch import fx
 
 from dort_compare.backends.handed import Handed, Source, handed, returned
 from dort_compare.checks import check_of
-from dort_compare.provenance import attribute_of, graph_of
+from dort_compare.fx_graph import attribute_of, graph_of
 from dort_compare.views import moves_nothing
 
 

@@ -22,11 +22,12 @@ from dort_compare.backends.release import parts
 from dort_compare.cache import Store
 from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
+from dort_compare.fx_graph import attribute_of, call_of
 from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lower import foreign_kind
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import reason_of, survey
-from dort_compare.provenance import Phase, attribute_of, call_of
+from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.boxed import Boxed

@@ -10,7 +10,8 @@ import torch
 from torch import fx
 
 from dort_compare.backends.graph_copies import put_in_place
-from dort_compare.provenance import attribute_of, dotted_path, graphs_within
+from dort_compare.fx_graph import attribute_of, graphs_within
+from dort_compare.provenance import dotted_path
 
 MOVED = "moved"
 """Begins the key, in a module stack, of a module of which torch knows one like it, not its ``id``."""

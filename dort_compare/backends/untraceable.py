@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.options import Options
 from dort_compare.errors import UnsupportedGraphError
-from dort_compare.provenance import Phase, graphs_within
+from dort_compare.fx_graph import graphs_within
+from dort_compare.provenance import Phase
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _GIVEN_MEMORY = {torch.Tensor.set_, getattr(torch.ops.aten, "shallow_copy_data_", None)}

@@ -24,7 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.types import py_sym_types
 
 from dort_compare import provenance
-from dort_compare.provenance import Phase, Provenance, attribute_of
+from dort_compare.fx_graph import attribute_of
+from dort_compare.provenance import Phase, Provenance
 from dort_compare.signature import Signature
 
 LARGEST_CONSTANTS = 2**26

@@ -15,7 +15,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from dort_compare.dump.arguments import Json, Place, decoded, encoded, placed
 from dort_compare.dump.traced import decoded_meta, encoded_meta
 from dort_compare.errors import DumpError, UnsupportedGraphError
-from dort_compare.provenance import attribute_of, target_name
+from dort_compare.fx_graph import attribute_of
+from dort_compare.provenance import target_name
 
 FindTarget = Callable[[str], Callable[..., Any] | None]
 """From the name of a target to what may be called in a graph of a dump; None for anything else."""

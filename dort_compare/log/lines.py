@@ -9,6 +9,7 @@ from torch import fx
 
 from dort_compare import provenance
 from dort_compare.descriptors import Role, results, role_of, saved_values
+from dort_compare.fx_graph import graph_of
 from dort_compare.log.values import argument_text, node_text
 from dort_compare.log.visits import ModuleCall, Visit, visits
 
@@ -80,7 +81,7 @@ class _Writer:
             yield f"{_name(node)}({', '.join(arguments)}) -> {node_text(node)}  # {', '.join(remarks)}"
             yield from _indented(self.fate.casts.get(node.name, ()))
         for operand in node.all_input_nodes:
-            graph_module = provenance.graph_of(operand)
+            graph_module = graph_of(operand)
             if graph_module is not None and next(iter(operand.users)) is node:
                 yield from _indented(_nested_lines(operand.name, graph_module, self.operators))
 

@@ -17,6 +17,7 @@ from dort_compare import provenance
 from dort_compare.checks import check_of, traced_by
 from dort_compare.dtypes import HALF, dtype_name, in_parts, is_complex_tensor
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
+from dort_compare.fx_graph import attribute_of, returned_by
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
@@ -96,7 +97,7 @@ class Walk:
         self.values[node] = value
 
     def _attribute(self, node: fx.Node) -> None:
-        constant = provenance.attribute_of(node)
+        constant = attribute_of(node)
         if isinstance(constant, fx.GraphModule):
             self.values[node] = functools.partial(_results, self, constant)
             return
@@ -193,7 +194,7 @@ class _InnerWalk(Walk):
         for node in self.graph_module.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 self.visit(node)
-        returned = provenance.returned_by(self.graph_module.graph)
+        returned = returned_by(self.graph_module.graph)
         return [fx.map_arg(each, self.values.__getitem__) for each in returned]
 
     def visit(self, node: fx.Node) -> None:

@@ -12,8 +12,9 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.errors import DortError, UnsupportedGraphError, one_line
+from dort_compare.fx_graph import call_of
 from dort_compare.lowering.lower import Walk, foreign_kind
-from dort_compare.provenance import Phase, call_of
+from dort_compare.provenance import Phase
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from torch import fx
 from dort_compare.align.provenance import OnnxValue
 from dort_compare.dtypes import as_held, coarsest, dtype_name
 from dort_compare.errors import ExecutionError
+from dort_compare.fx_graph import shown_call
 from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
 from dort_compare.measure.held import as_held_by, but_for_masks, what_is_lost
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
-from dort_compare.provenance import Phase, Provenance, shown_call, source_code, target_name
+from dort_compare.provenance import Phase, Provenance, source_code, target_name
 from dort_compare.signature import hints
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.executions import Executed

@@ -13,12 +13,13 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.provenance import OnnxValue
 from dort_compare.dtypes import is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
+from dort_compare.fx_graph import shown_call
 from dort_compare.measure.distance.metrics import deviation, distance
 from dort_compare.measure.judging import rounds_between
 from dort_compare.measure.noise.extremes import has_same_extremes, scale_but_for_extremes
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
-from dort_compare.provenance import Provenance, shown_call
+from dort_compare.provenance import Provenance
 from dort_compare.repro.cut import cut_names, cut_out
 from dort_compare.runtime.binding import device_of
 from dort_compare.scalars import as_fed

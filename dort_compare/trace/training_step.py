@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from dort_compare.checks import check_of
-from dort_compare.provenance import returned_by
+from dort_compare.fx_graph import returned_by
 from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
 from dort_compare.trace.traced_step import TracedStep

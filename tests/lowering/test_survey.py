@@ -12,9 +12,10 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.fx_graph import call_of
 from dort_compare.lowering import lower, registry
 from dort_compare.lowering.survey import Survey, survey
-from dort_compare.provenance import FX_NODE, call_of
+from dort_compare.provenance import FX_NODE
 from dort_compare.runtime import newest_opset
 
 aten = torch.ops.aten

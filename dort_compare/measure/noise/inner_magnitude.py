@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from dort_compare.provenance import call_of, target_name
+from dort_compare.fx_graph import call_of
+from dort_compare.provenance import target_name
 from dort_compare.trace import Replay
 
 

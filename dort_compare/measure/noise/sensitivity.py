@@ -12,12 +12,12 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import HALF, coarsest
+from dort_compare.fx_graph import call_of
 from dort_compare.measure.noise.exact import is_exact
 from dort_compare.measure.noise.floor import MANY, growth, rounding, smallest_normal
 from dort_compare.measure.noise.shake import furthest, furthest_by_element, shake
 from dort_compare.measure.noise.small_parts import FAR
 from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
-from dort_compare.provenance import call_of
 from dort_compare.trace import Replay
 from dort_compare.trace.definition import definition
 from dort_compare.trace.replay import Change
