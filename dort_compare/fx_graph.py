@@ -43,3 +43,8 @@ def shown_call(node: fx.Node) -> fx.Node:
     ONNX value stands for, what has computed that."""
     is_of_call = node.target is torch.ops.aten.view_as_real.default and node.all_input_nodes[0].op == "call_function"
     return call_of(node.all_input_nodes[0] if is_of_call else node)
+
+
+def reads_result(node: fx.Node, position: int) -> bool:
+    """Whether a graph reads the result at ``position`` of ``node``, a call that returns several."""
+    return any(user.target is operator.getitem and user.args[1] == position for user in node.users)

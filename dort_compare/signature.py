@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import math
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import fx
@@ -16,12 +12,11 @@ from torch import fx
 from dort_compare.checks import Check, check_of
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.fx_graph import returned_by
+from dort_compare.layouts import layout_of
 from dort_compare.scalars import is_number
 from dort_compare.views import View, view_of
 
 Scalar = int | float | bool | None
-_LARGE = 2**16
-"""What stands for a size that only a run knows, plus the number of its symbol."""
 
 
 @dataclass(frozen=True)
@@ -112,59 +107,3 @@ def _computed(node: fx.Node) -> GraphOutput:
     layout = layout_of(meta)
     order = None if layout is None or layout == tuple(range(meta.ndim)) else layout
     return GraphOutput(node.name, dtype=meta.dtype, device=meta.device, order=order)
-
-
-def layout_of(value: torch.Tensor) -> tuple[int, ...] | None:
-    """The order of the dimensions in memory, from the outermost to the innermost; None for a tensor that is not dense.
-
-    It is the order of the shape where that fits. Symbolic sizes stand for what they were when torch traced the graph,
-    for asking them would add guards; those that only a run knows for large numbers, each another.
-    """
-    shape, stride = ([*map(_stand_in, sizes)] for sizes in (value.shape, value.stride()))
-    plain = list(range(value.ndim))
-    for order in (plain, sorted(plain, key=stride.__getitem__, reverse=True)):
-        if is_contiguous([shape[d] for d in order], [stride[d] for d in order]):
-            return tuple(order)
-    return None
-
-
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The order of dimensions that undoes one."""
-    return tuple(order.index(dim) for dim in range(len(order)))
-
-
-def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether strides are those of elements that lie one after the other in memory, in the order of the shape."""
-    dense = list(itertools.accumulate((max(n, 1) for n in reversed(shape)), operator.mul, initial=1))[-2::-1]
-    return all(n == 1 or have == want for n, have, want in zip(shape, stride, dense, strict=True))
-
-
-def _stand_in(size: int | torch.SymInt) -> int:
-    hint = _hint(size)
-    if isinstance(size, int) or hint is not None:
-        return int(hint)
-    known, expression = size.node.shape_env.backed_var_to_val, size.node.expr
-    unknown = expression.free_symbols - known.keys()
-    large = {symbol: _LARGE + int("".join(filter(str.isdigit, symbol.name))) for symbol in unknown}
-    return int(expression.subs({**known, **large}))
-
-
-def reads_result(node: fx.Node, position: int) -> bool:
-    """Whether a graph reads the result at ``position`` of ``node``, a call that returns several."""
-    return any(user.target is operator.getitem and user.args[1] == position for user in node.users)
-
-
-def hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
-    """What sizes were when torch traced the graph; None where it knew one of them in a run alone."""
-    hints = [*map(_hint, sizes)]
-    return None if None in hints else hints
-
-
-def elements(tensor: torch.Tensor) -> int | None:
-    """How many elements a tensor had when torch traced the graph; None where that showed in a run alone."""
-    sizes = hints(tensor.shape)
-    return None if sizes is None else math.prod(sizes)
-
-
-def _hint(size: int | torch.SymInt) -> Any:
-    return size if isinstance(size, int) else size.node.hint

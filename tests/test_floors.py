@@ -13,7 +13,7 @@ import dort_compare
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
     {"checks", "dtypes", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset"}
-    | {"captures", "descriptors", "fx_graph", "generated", "models", "stages", "views", "writes"},
+    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "stages", "views", "writes"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},

@@ -15,7 +15,7 @@ from dort_compare.align.paired_inputs import Sizes, dtype_of, pair_inputs, sizes
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
-from dort_compare.signature import inverse
+from dort_compare.layouts import inverse
 from dort_compare.trace.dataflow import Dataflow
 
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dort_compare.signature import inverse
+from dort_compare.layouts import inverse
 from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.passages import RESHAPES
 

@@ -12,8 +12,8 @@ from dort_compare.align.content import Sketch
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, attributes_of, is_transparent, operator_of
 from dort_compare.align.orders import BY_ELEMENT, Order, followed, permutation
 from dort_compare.dtypes import HALF
+from dort_compare.layouts import inverse
 from dort_compare.randomness import may_draw
-from dort_compare.signature import inverse
 from dort_compare.trace.dataflow import Dataflow, Node
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
-from dort_compare.signature import hints
+from dort_compare.layouts import hints
 from dort_compare.views import history
 
 aten = torch.ops.aten

@@ -16,7 +16,7 @@ from torch import fx
 
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.plain_views import base_of
-from dort_compare.signature import inverse, layout_of
+from dort_compare.layouts import inverse, layout_of
 from dort_compare.views import history
 
 aten = torch.ops.aten

@@ -16,7 +16,7 @@ from itertools import accumulate
 import torch
 from torch import fx
 
-from dort_compare.signature import elements
+from dort_compare.layouts import elements
 
 _MOST = 8
 """Parts: an eighth of what is saved stays until the next cut."""

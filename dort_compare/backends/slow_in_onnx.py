@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from dort_compare.backends.processor import MULTIPLIES_SLOWLY
-from dort_compare.signature import elements, hints, reads_result
+from dort_compare.fx_graph import reads_result
+from dort_compare.layouts import elements, hints
 
 aten = torch.ops.aten
 

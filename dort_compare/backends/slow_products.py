@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from dort_compare.backends.processor import HAS_AVX512, IS_INTEL
-from dort_compare.signature import elements, hints
+from dort_compare.layouts import elements, hints
 
 aten = torch.ops.aten
 

@@ -14,12 +14,12 @@ from torch import fx
 
 from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.fx_graph import reads_result
 from dort_compare.lowering.inference import Inference
 from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.operators import Operator
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
 from dort_compare.scalars import is_number
-from dort_compare.signature import reads_result
 
 Dim = int | ir.Value
 """A size: a number, or a 0-d int64 value that holds a symbolic one."""

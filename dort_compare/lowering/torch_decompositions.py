@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 
 from dort_compare.dtypes import is_half_tensor
-from dort_compare.signature import inverse
+from dort_compare.layouts import inverse
 
 aten = torch.ops.aten
 

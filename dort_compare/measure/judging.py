@@ -12,6 +12,7 @@ from dort_compare.align.provenance import OnnxValue
 from dort_compare.dtypes import as_held, coarsest, dtype_name
 from dort_compare.errors import ExecutionError
 from dort_compare.fx_graph import shown_call
+from dort_compare.layouts import hints
 from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
 from dort_compare.measure.held import as_held_by, but_for_masks, what_is_lost
 from dort_compare.measure.noise.floor import noise_floor
@@ -19,7 +20,6 @@ from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, source_code, target_name
-from dort_compare.signature import hints
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.executions import Executed
 from dort_compare.trace.passages import are_same_elements

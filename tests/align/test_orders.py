@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from dort_compare.align.orders import Order, Orders, followed, moves_elements, reshaped
-from dort_compare.signature import inverse
+from dort_compare.layouts import inverse
 from dort_compare.trace.dataflow import Dataflow
 
 ORDERS = list(itertools.permutations(range(4)))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
+from dort_compare.layouts import inverse
 from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
 from dort_compare.lowering.registry import lowering
-from dort_compare.signature import inverse
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from dort_compare.align.orders import Order, followed
 from dort_compare.align.returned import returned
 from dort_compare.align.sides import Side
 from dort_compare.dtypes import dtype_name
-from dort_compare.signature import inverse
+from dort_compare.layouts import inverse
 
 Outputs = Sequence[tuple[str, str]]
 """Outputs that stand for one another, (first, second)."""
