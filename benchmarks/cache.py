@@ -31,7 +31,7 @@ import torch
 from pages import page, show
 from processes import in_a_process
 
-from dort_compare.backends import aot, partition
+from dort_compare.backends import building, partition
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime import program
@@ -45,7 +45,7 @@ VARIANTS = ("empty", "found", "off")
 def first_call(layers: int, cache: str | bool) -> dict[str, Any]:
     """Seconds of a first call and of the backend in it, lowerings, a digest of all gradients, the models."""
     model, inputs = build("model", LlamaConfig(layers=layers), batch=BATCH, seq=SEQ)
-    lowered, compiled = watched(aot, "lower"), watched(partition, "compile_graph")
+    lowered, compiled = watched(building, "lower"), watched(partition, "compile_graph")
     sessions = watched(program, "make_session")
     start = time.process_time()
     torch.compile(model, backend="dort", options={"cache": cache})(*inputs).square().mean().backward()

@@ -26,13 +26,13 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
 from dort_compare import DebugBackend
-from dort_compare.backends import aot, partition
+from dort_compare.backends import building, partition
 from dort_compare.runtime import program
 
 aten = torch.ops.aten
 WIDTH = 4
 STAGES: dict[str, tuple[ModuleType, str]] = {
-    "lower": (aot, "lower"),
+    "lower": (building, "lower"),
     "kernels": (program, "with_kernels"),
     "session": (program, "make_session"),
     "survey": (partition, "survey"),

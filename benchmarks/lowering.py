@@ -24,7 +24,7 @@ from types import ModuleType
 import torch
 from pages import page, show
 
-from dort_compare.backends import DebugBackend, aot
+from dort_compare.backends import DebugBackend, building
 from dort_compare.compiled import run_compiled
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
@@ -32,7 +32,7 @@ from dort_compare.runtime import program
 from dort_compare.trace.modules import Call
 
 STAGES: dict[str, tuple[ModuleType, str]] = {
-    "lower": (aot, "lower"),
+    "lower": (building, "lower"),
     "rewrite": (program, "rewritten"),
     "session": (program, "make_session"),
 }

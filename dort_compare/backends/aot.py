@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +14,6 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
 
-from dort_compare import provenance
 from dort_compare.backends.complex_parts import write_out_complex
 from dort_compare.backends.effects import take_checks_out
 from dort_compare.backends.expanded import expand
@@ -29,16 +27,11 @@ from dort_compare.backends.untraceable import Obstacle, fall_back, is_torchs_own
 from dort_compare.backends.written_views import show_inputs
 from dort_compare.errors import one_line
 from dort_compare.log import tracing
-from dort_compare.lowering import decompositions, lower
+from dort_compare.lowering import decompositions
 from dort_compare.lowering.decompositions import Decomposition
 from dort_compare.lowering.interpolation import whole_interpolation
-from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.margin_loss import right_margin_loss
-from dort_compare.lowering.torch_export import export_with_torch
 from dort_compare.provenance import Phase
-from dort_compare.runtime import Program
-from dort_compare.runtime.binding import devices_of
-from dort_compare.stages import Stages
 
 
 class GraphCompiler(Protocol):
@@ -136,23 +129,6 @@ def _plain_recurrent_layers() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(enabled)
 
 
-def lower_with(options: Options, graph_module: fx.GraphModule, phase: Phase) -> Lowered:
-    """Lowers a graph with the exporter that the options name."""
-    exporter = lower if options.exporter == "native" else export_with_torch
-    lowered = exporter(graph_module, phase, options.opset)
-    sign(lowered)
-    return lowered
-
-
-def sign(lowered: Lowered) -> None:
-    """Writes into a model what it is to this compilation: its phase, our version, torch's id of the compilation."""
-    props = lowered.model.metadata_props
-    props.update({provenance.PHASE: lowered.phase, provenance.VERSION: version("dort-compare")})
-    props.pop(provenance.COMPILE_ID, None)
-    if identity := compile_id():
-        props[provenance.COMPILE_ID] = identity
-
-
 def compile_id() -> str | None:
     """torch's id of the compilation under way: "<number of the frame>/<number of the recompile>".
 
@@ -172,17 +148,3 @@ def still_inputs(graph_module: fx.GraphModule) -> frozenset[str]:
     """The inputs of a graph that are parameters and buffers, by name."""
     names = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
     return frozenset(names[place] for place in still_places())
-
-
-def make_program(
-    options: Options, lowered: Lowered, example_inputs: Sequence[Any], still: frozenset[str], stages: Stages
-) -> Program:
-    """The program of a lowered graph, on the providers that the options name or its inputs call for.
-
-    ``still`` names inputs that are to be constants; ``stages`` is the clock.
-    """
-    devices = devices_of(example_inputs)
-    rewrites = bool(options.rewrites)
-    return Program(
-        lowered.model, lowered.signature, options.session, devices, rewrites=rewrites, still=still, stages=stages
-    )

@@ -11,8 +11,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 from torch import fx
 
-from dort_compare.backends.aot import sign
-from dort_compare.backends.building import Building, Built, Reasons
+from dort_compare.backends.building import Building, Built, Reasons, sign
 from dort_compare.cache import Entry, Store
 from dort_compare.cache.key import UnkeyedError, key_of, sizes_of
 from dort_compare.cache.store import LARGEST

@@ -16,7 +16,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from dort_compare import DebugBackend, provenance
-from dort_compare.backends import aot
+from dort_compare.backends import building
 from dort_compare.cache import Entry, store
 from dort_compare.errors import UsageError
 from dort_compare.lowering import registry
@@ -27,13 +27,13 @@ aten = torch.ops.aten
 @pytest.fixture
 def lowered(monkeypatch):
     """The phases of the graphs that were lowered."""
-    phases, lower = [], aot.lower
+    phases, lower = [], building.lower
 
     def watched(graph_module, phase, opset):
         phases.append(phase)
         return lower(graph_module, phase, opset)
 
-    monkeypatch.setattr(aot, "lower", watched)
+    monkeypatch.setattr(building, "lower", watched)
     return phases
 
 
@@ -122,7 +122,7 @@ def test_the_second_process_lowers_nothing_and_computes_the_same(case, lowered, 
     kept = [line for line in log() if line.endswith(" made")]
     assert kept
     lowered.clear()
-    monkeypatch.setattr("dort_compare.backends.aot.export_with_torch", None)
+    monkeypatch.setattr("dort_compare.backends.building.export_with_torch", None)
     torch.manual_seed(1)
     again = results(make(), *args, **given)
     assert lowered == []
@@ -242,11 +242,11 @@ def test_no_folder_is_no_error(tmp_path, caplog):
 
 def test_the_model_says_what_this_compilation_is(lowered, monkeypatch):
     """Also where the entry was written by another one."""
-    models, boxed = [], aot.Program.boxed
-    monkeypatch.setattr(aot.Program, "boxed", lambda self: (models.append(self.model), boxed(self))[1])
+    models, boxed = [], building.Program.boxed
+    monkeypatch.setattr(building.Program, "boxed", lambda self: (models.append(self.model), boxed(self))[1])
     for _ in range(2):
         results(torch.sin, torch.ones(2, dtype=torch.int64))
-        monkeypatch.setattr("dort_compare.backends.aot.compile_id", lambda: "7/1")
+        monkeypatch.setattr("dort_compare.backends.building.compile_id", lambda: "7/1")
     assert lowered == ["inference"]
     assert [model.metadata_props.get(provenance.COMPILE_ID) for model in models] == ["0/0", "7/1"]
     origins = [[provenance.Provenance.read(node.metadata_props) for node in model.graph] for model in models]
@@ -265,12 +265,12 @@ def _onnx(path: Path, entry: Entry) -> Path:
 _PROGRAM = """
 import sys, torch
 from torch import nn
-from dort_compare.backends import aot
-lowered, lower = [], aot.lower
+from dort_compare.backends import building
+lowered, lower = [], building.lower
 def watched(graph_module, phase, opset):
     lowered.append(phase)
     return lower(graph_module, phase, opset)
-aot.lower = watched
+building.lower = watched
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 2))
 compiled = torch.compile(model, backend="dort", dynamic=True)
@@ -288,7 +288,7 @@ def started():
 
 
 def test_another_process_lowers_nothing(capsys, monkeypatch):
-    monkeypatch.setattr(aot, "lower", aot.lower)  # which the program replaces
+    monkeypatch.setattr(building, "lower", building.lower)  # which the program replaces
     exec(compile(_PROGRAM, "<string>", "exec"), {})
     here = capsys.readouterr().out.split()
     there = started().communicate()[0].split()

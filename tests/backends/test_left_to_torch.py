@@ -13,7 +13,7 @@ from torch import nn
 from torch._higher_order_ops import while_loop
 
 from dort_compare import DebugBackend, provenance
-from dort_compare.backends import aot, left_to_torch, slow_in_onnx, slow_products
+from dort_compare.backends import building, left_to_torch, slow_in_onnx, slow_products
 from dort_compare.lowering import registry
 from dort_compare.models import LlamaConfig, build
 from dort_compare.runtime import Program
@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
             super().__init__(*arguments, **options)
             found.append({node.metadata_props[provenance.FX_NODE] for node in self.model.graph})
 
-    monkeypatch.setattr(aot, "Program", Seen)
+    monkeypatch.setattr(building, "Program", Seen)
     return found
 
 

@@ -515,7 +515,7 @@ def test_an_error_while_running_is_torchs_own() -> None:
 
 def test_views_that_a_refused_piece_made_itself_are_no_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece is handed what a transposed operand is of, and transposes it itself."""
-    monkeypatch.setattr("dort_compare.backends.aot.Program", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("dort_compare.backends.building.Program", lambda *_, **__: 1 / 0)
     x = torch.randn(4, 3).t()
     backend = like_eager(lambda x: nn.functional.dropout(x.sin(), 0.5), x)
     assert {each.target for each in backend.fallbacks} == {"aten.native_dropout.default", "aten.sin.default"}

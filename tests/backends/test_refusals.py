@@ -19,7 +19,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.torch_version import TorchVersion
 
 from dort_compare import DebugBackend, compare, debug_compiler
-from dort_compare.backends import aot
+from dort_compare.backends import aot, building
 from dort_compare.dump import files, graphs_in
 from dort_compare.errors import ExecutionError, UnsupportedGraphError, UsageError
 from dort_compare.runtime import program
@@ -198,7 +198,7 @@ def interrupted_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, aft
 
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
-    [(aot, "lower", 0), (aot, "lower", 1), (program, "make_session", 0), (program, "make_session", 1),
+    [(building, "lower", 0), (building, "lower", 1), (program, "make_session", 0), (program, "make_session", 1),
      *((files, "write_whole", n) for n in range(6))],
     ids=lambda value: value if isinstance(value, (str, int)) else "",
 )  # fmt: skip
