@@ -23,7 +23,7 @@ from dort_compare.report.diff import Diff
 from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
-from dort_compare.trace.engine import Engine, ort_engine, reference_engine
+from dort_compare.trace.engine import Engine, evaluator_engine, ort_engine
 from dort_compare.trace.execution import streamed
 from dort_compare.trace.graph_run import EngineName, check_engine
 
@@ -88,7 +88,7 @@ def _flow(model: Model, title: str) -> Dataflow:
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:
     check_engine(name)
     if name == "reference":
-        return reference_engine
+        return evaluator_engine
     return ort_engine(SessionSettings(providers=(provider,)).resolved_providers())
 
 

@@ -15,8 +15,8 @@ from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.dataflow import Dataflow, Node
+from dort_compare.trace.onnx_evaluator import EvaluatorSession
 from dort_compare.trace.parts import declared
-from dort_compare.trace.reference import ReferenceSession
 
 
 class Engine(Protocol):
@@ -48,11 +48,11 @@ def ort_engine(providers: Sequence[Provider]) -> Engine:
     return run
 
 
-def reference_engine(
+def evaluator_engine(
     model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor], wanted: Sequence[str]
 ) -> list[torch.Tensor]:
     """The reference evaluator: numpy, slow, and no code that it shares with ONNX Runtime."""
-    return ReferenceSession(model).run(feeds, dict.fromkeys(wanted, torch.device("cpu")))
+    return EvaluatorSession(model).run(feeds, dict.fromkeys(wanted, torch.device("cpu")))
 
 
 def _holds_bfloat16(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor]) -> bool:

@@ -18,9 +18,9 @@ from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
 from dort_compare.trace.graph_run import EngineName
+from dort_compare.trace.onnx_evaluator import EvaluatorSession
 from dort_compare.trace.opaque import opaque_values
 from dort_compare.trace.passages import Passages, Source
-from dort_compare.trace.reference import ReferenceSession
 
 Known = Callable[[str], bool]
 
@@ -136,7 +136,7 @@ class Parts:
         for name, shape in zip(shown, shapes, strict=True):
             model.graph.node.append(onnx.helper.make_node("Shape", [inside.get(name, name)], [shape]))
         is_ort = self.engine == "ort"
-        session = make_session(model, PART_AS_IT_IS, self.providers) if is_ort else ReferenceSession(model)
+        session = make_session(model, PART_AS_IT_IS, self.providers) if is_ort else EvaluatorSession(model)
         wanted = outputs | dict.fromkeys(shapes, torch.device("cpu"))
         runs = (_named(list(computed), session.run(given, wanted), given, shown) for _ in range(repeats))
         return [{name: found[name] for name in fetch} for found in runs]

@@ -9,8 +9,9 @@ from torch import nn
 from dort_compare.backends import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.models import LlamaConfig, build
-from dort_compare.trace.kept import Kept, Referee
+from dort_compare.trace.kept import Kept
 from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.rounding_probe import RoundingProbe
 from dort_compare.trace.training_step import TrainingStep, training_steps
 
 CONFIG = LlamaConfig(hidden=32, heads=4, kv_heads=2, intermediate=48, vocabulary=50, layers=1)
@@ -32,10 +33,10 @@ def llama(request):
 
 
 def surveyed(step):
-    referees = {run.graph_module: Referee(run.graph_module) for run in step.graphs}
-    values = step.run(referees.__getitem__, {})
-    rounding = {name for referee in referees.values() for name in referee.rounding}
-    return values, rounding, {name for referee in referees.values() for name in referee.exact}
+    probes = {run.graph_module: RoundingProbe(run.graph_module) for run in step.graphs}
+    values = step.run(probes.__getitem__, {})
+    rounding = {name for probe in probes.values() for name in probe.rounding}
+    return values, rounding, {name for probe in probes.values() for name in probe.exact}
 
 
 def test_nothing_kept_is_the_model_as_it_is(llama):
@@ -55,11 +56,11 @@ def test_nothing_kept_is_the_model_as_it_is(llama):
 
 def test_everything_kept_is_float32(llama):
     _, _, step = llama
-    referee, rounding, exact = surveyed(step)
+    in_float64, rounding, exact = surveyed(step)
     kept = step.run(lambda graph: Kept(graph, rounding, exact), {})
-    assert kept.keys() == referee.keys()
+    assert kept.keys() == in_float64.keys()
     for key, value in kept.items():
-        assert ((value - referee[key]).norm() / referee[key].norm()).item() < 2e-6, key
+        assert ((value - in_float64[key]).norm() / in_float64[key].norm()).item() < 2e-6, key
 
 
 def test_movement_rounds_nothing_and_arithmetic_does(llama):

@@ -14,8 +14,9 @@ from dort_compare.dtypes import coarsest, is_half_tensor
 from dort_compare.measure.half.half_floor import half_floor, relative_error, roundings_before
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
-from dort_compare.trace.kept import Kept, Referee
+from dort_compare.trace.kept import Kept
 from dort_compare.trace.readers import behind
+from dort_compare.trace.rounding_probe import RoundingProbe
 from dort_compare.trace.training_step import MakeInterpreter, TrainingStep
 
 Key = tuple[int, str, str]
@@ -53,12 +54,12 @@ class Rehearsal:
         pairs = zip(steps, self._tangents, strict=True)
         self.stand_ins = sum(used[n] is not t for step, used in pairs for n, t in step.tangents.items())
         graphs = [run.graph_module for step in steps for run in step.graphs]
-        referees = {graph: Referee(graph) for graph in graphs}
+        probes = {graph: RoundingProbe(graph) for graph in graphs}
         as_is = self._run(lambda _: Interpreter)
-        exact = self._run(lambda _: referees.__getitem__)
-        self._rounding = [[n for g in s.graphs for n in referees[g.graph_module].rounding] for s in steps]
-        self._exact_nodes = [frozenset(n for g in s.graphs for n in referees[g.graph_module].exact) for s in steps]
-        self._largest = {graph: referee.largest for graph, referee in referees.items()}
+        exact = self._run(lambda _: probes.__getitem__)
+        self._rounding = [[n for g in s.graphs for n in probes[g.graph_module].rounding] for s in steps]
+        self._exact_nodes = [frozenset(n for g in s.graphs for n in probes[g.graph_module].exact) for s in steps]
+        self._largest = {graph: probe.largest for graph, probe in probes.items()}
         self._exact = {k: e for k, e in exact.items() if k in as_is and e.shape == as_is[k].shape and _is_measure(e)}
         self._dtypes = {key: value.dtype for key, value in as_is.items()}
         self.before = self._errors(as_is)

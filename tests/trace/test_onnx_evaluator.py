@@ -13,7 +13,7 @@ from dort_compare import compare
 from dort_compare.cli import main
 from dort_compare.errors import ExecutionError
 from dort_compare.offline import check
-from dort_compare.trace.reference import ReferenceSession, as_numpy, from_numpy
+from dort_compare.trace.onnx_evaluator import EvaluatorSession, as_numpy, from_numpy
 
 DTYPES = [
     torch.float64,
@@ -73,7 +73,7 @@ def test_what_it_lacks_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     graph = onnx.helper.make_graph([node], "g", [value("x", 1, [1])], [value("y", 1, [1])])
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
     with pytest.raises(ExecutionError, match=r"the ONNX reference evaluator failed: .*Nonsense") as caught:
-        ReferenceSession(onnx.helper.make_model(graph, opset_imports=opsets))
+        EvaluatorSession(onnx.helper.make_model(graph, opset_imports=opsets))
     assert "\n" not in str(caught.value)
     compare(net(), (torch.randn(5, 3),), dump=tmp_path / "dump")
     model = onnx.load(tmp_path / "dump" / "model_0.onnx")
@@ -101,6 +101,6 @@ LOOP = """(float[3, 4] x) => (float[3, 4] z) <int64 n = {3}, float one = {1}> {
 def test_a_loop_without_a_condition_goes_round_as_often_as_it_counts() -> None:
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> agraph {LOOP}')
     before = model.SerializeToString()
-    (found,) = ReferenceSession(model).run({"x": torch.zeros(3, 4)}, {"z": torch.device("cpu")})
+    (found,) = EvaluatorSession(model).run({"x": torch.zeros(3, 4)}, {"z": torch.device("cpu")})
     assert torch.equal(found, torch.full((3, 4), 9.0))
     assert model.SerializeToString() == before

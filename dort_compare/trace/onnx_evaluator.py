@@ -20,7 +20,7 @@ from dort_compare.trace.loops import with_conditions
 _AS_BYTES = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
 
-class ReferenceSession:
+class EvaluatorSession:
     """Runs a model on numpy, one node after the other, on the CPU; beside ONNX's operators, some of ONNX Runtime's.
 
     Raises ExecutionError where the evaluator lacks an operator or fails.
