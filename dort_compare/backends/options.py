@@ -14,7 +14,8 @@ from dort_compare.dump.files import is_plain_name
 from dort_compare.errors import UsageError, nearest
 from dort_compare.log import MOST_VERBOSE
 from dort_compare.lowering.torch_export import OPSETS as TORCH_OPSETS
-from dort_compare.runtime.providers import ProviderSpec, SessionSettings, checked_opset, newest_opset, serving
+from dort_compare.runtime.opsets import checked_opset, newest_opset
+from dort_compare.runtime.providers import ProviderSpec, SessionSettings, serving
 
 Exporter = Literal["native", "torch"]
 EXPORTERS = ("native", "torch")

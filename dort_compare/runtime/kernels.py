@@ -16,7 +16,8 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 from dort_compare import provenance
 from dort_compare.dtypes import ONNX_HALF, dtype_name
 from dort_compare.rewrites.graph import holds_graphs
-from dort_compare.runtime.providers import Provider, loads
+from dort_compare.runtime.opsets import loads
+from dort_compare.runtime.providers import Provider
 
 _FLOAT, _FLOAT16, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 _NAMES_A_DTYPE = {"dtype", "to"}

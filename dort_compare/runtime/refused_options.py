@@ -10,7 +10,8 @@ from typing import Any
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
-from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings, smallest_model
+from dort_compare.runtime.opsets import smallest_model
+from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
 
 _OPTIMIZED, _WRITE = "optimized_model_filepath", ("enable_profiling", "ep.context_")
 

@@ -15,7 +15,7 @@ from dort_compare import DebugBackend
 from dort_compare.lowering.builder import Builder
 from dort_compare.provenance import Provenance
 from dort_compare.runtime import newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 EMPTY: tuple[tuple[tuple[int, ...], int], ...] = ((3, 0), 1), ((0, 3), 0), ((2, 0, 3), -2), ((0, 0), 0), ((0,), 0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dort_compare.lowering.sampling import BORDER, CUBIC, LINEAR, NEAREST, REFLECTION, ZEROS
 from dort_compare.runtime import newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 FAR = (1e4, -9e3, 1e7, 1e10, -1e20, 1e30)

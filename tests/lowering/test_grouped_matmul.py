@@ -11,7 +11,7 @@ from op_calls import Call, outputs_of
 from torch import Tensor
 
 from dort_compare.runtime import newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 TOLERANCE = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}

@@ -11,7 +11,7 @@ from op_calls import Call, outputs_of
 from torch import Tensor
 
 from dort_compare.runtime import newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 PER_TENSOR = aten._fake_quantize_learnable_per_tensor_affine_backward.default

@@ -16,7 +16,7 @@ from dort_compare.lowering import lower, registered, registry
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.survey import survey
 from dort_compare.runtime import Program, SessionSettings, newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 registered()

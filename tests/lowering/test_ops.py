@@ -19,7 +19,7 @@ from dort_compare.lowering.ops import (
     weight_int8pack,
 )
 from dort_compare.runtime import newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 aten = torch.ops.aten
 CASES = cases(ROWS)

@@ -22,7 +22,7 @@ import dort_compare
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.lowering import lower
 from dort_compare.runtime import Program, newest_opset
-from dort_compare.runtime.providers import OLDEST_OPSET
+from dort_compare.runtime.opsets import OLDEST_OPSET
 
 
 def computed(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a caller says about providers, session options and opsets is what the session gets, or is refused."""
+"""What a caller says about providers and session options is what the session gets, or is refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dort_compare.errors import ExecutionError, RuntimeUnavailableError, UsageError
-from dort_compare.runtime import SessionSettings, newest_opset, providers, refused_options
-from dort_compare.runtime.providers import Provider, checked_opset
+from dort_compare.runtime import SessionSettings, providers, refused_options
+from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 
 CPU = "CPUExecutionProvider"
@@ -187,15 +187,3 @@ def test_a_provider_that_fails_is_not_replaced_by_the_cpu(capfd: pytest.CaptureF
         session(providers=("TensorrtExecutionProvider",))
     assert "\n" not in str(caught.value)
     assert "Falling back" not in capfd.readouterr().out
-
-
-def test_the_newest_opset_has_schemas_and_makes_sessions() -> None:
-    assert 18 < newest_opset() <= onnx.defs.onnx_opset_version()
-    assert checked_opset(None, newest_opset()) == newest_opset()
-    assert checked_opset(18, newest_opset()) == 18
-
-
-@pytest.mark.parametrize("opset", [17, 999, "20"])
-def test_an_opset_outside_the_range_is_refused(opset: Any) -> None:
-    with pytest.raises(UsageError, match=f"opset {opset!r} is not supported: choose 18 to {newest_opset()}"):
-        checked_opset(opset, newest_opset())
