@@ -21,7 +21,7 @@ from dort_compare.report import Report
 from dort_compare.report.causes import cause_text
 from dort_compare.report.outcomes import outcome_table, tensors_table
 from dort_compare.report.side_by_side import side_by_side_table
-from dort_compare.report.terminal import half_lines, shipped_lines
+from dort_compare.report.terminal import half_lines, optimized_and_observed_lines
 from dort_compare.runtime.providers import with_cpu
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
@@ -108,7 +108,7 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
         _title(echo, "half precision")
         echo("\n".join(half_lines(report)))
     _title(echo, "verdict")
-    for line in shipped_lines(report):
+    for line in optimized_and_observed_lines(report):
         echo(line)
     for cause in report.causes[1:]:
         echo(f"also: {cause_text(cause)}")

@@ -22,7 +22,7 @@ from dort_compare.dtypes import HALF
 from dort_compare.errors import UsageError
 from dort_compare.measure.before_onnx.tracing import EagerModules, Tracing
 from dort_compare.measure.half.suggest import suggest_fp32
-from dort_compare.measure.optimized import judge_shipped, unexplained
+from dort_compare.measure.optimized import judge_with_optimized, unexplained
 from dort_compare.measure.outcome import OutcomeRow, outcome_of, refuse_chance
 from dort_compare.measure.reach import Lineage
 from dort_compare.report import Report
@@ -157,7 +157,7 @@ class _Stages:
 
     def _report(self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole) -> Report:
         runs = [run for _, run in recorded]
-        verdict, causes = judge_shipped(
+        verdict, causes = judge_with_optimized(
             values.rows,
             found.outputs,
             Lineage(runs),

@@ -14,7 +14,7 @@ from dort_compare.errors import one_line
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.half.precision import Precision, PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
-from dort_compare.measure.optimized import Optimized, shipped_rows
+from dort_compare.measure.optimized import Optimized, optimized_rows
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.rows import Row
 from dort_compare.report.progress import SCATTER, Waiting
@@ -106,7 +106,7 @@ class Examination:
         self._waiting.stage(f"values of the optimized {run.phase} graph")
         options = self._backend.options
         rewrites = bool(options.rewrites)
-        return shipped_rows(run, rows, options.session, self._effort.memory, (observer.see,), rewrites), observer
+        return optimized_rows(run, rows, options.session, self._effort.memory, (observer.see,), rewrites), observer
 
     def _settled(self, observers: Sequence[Observer], run: GraphRun) -> list[Observed]:
         if any(each.unsettled for each in observers):

@@ -1,4 +1,4 @@
-"""The model that is shipped: what ONNX Runtime's optimizers made of a graph's model, value by value."""
+"""The optimized model: what ONNX Runtime's optimizers made of a graph's model, value by value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dort_compare.rewrites import rewritten
 from dort_compare.runtime.providers import SessionSettings
 from dort_compare.trace import GraphRun
 from dort_compare.trace.as_it_is import AS_IT_IS
-from dort_compare.trace.onnx import optimized
+from dort_compare.trace.onnx import optimized as optimized_model
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Optimized:
         return {"rows": [row.to_json() for row in self.rows], "fused_away": self.fused_away}
 
 
-def optimized_rows(
+def _rows_under(
     run: GraphRun,
     settings: SessionSettings,
     memory: int,
@@ -61,12 +61,12 @@ def optimized_rows(
     model = run.onnx_model
     if rewrites:
         model = ir.to_proto(rewritten(ir.from_proto(model), run.providers))
-    aligned = align_optimized(run.onnx_model, optimized(model, settings, run.providers))
+    aligned = align_optimized(run.onnx_model, optimized_model(model, settings, run.providers))
     rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, watches, aligned.values)
     return Optimized(tuple(row for row in rows if row.onnx_value is not None), len(aligned.fused_away))
 
 
-def shipped_rows(
+def optimized_rows(
     run: GraphRun,
     lowered: Iterable[Row],
     settings: SessionSettings,
@@ -74,14 +74,15 @@ def shipped_rows(
     watches: Sequence[Watch],
     rewrites: bool,
 ) -> Optimized:
-    """``optimized_rows``, and once more with the optimizers off where one departs that is right among the ``lowered``.
+    """The rows of the optimized model of ``run``, and those with the optimizers off where one departs that is right
+    among the ``lowered``.
 
     ONNX Runtime changes a model for kernels that it lacks even then: a rounding may go that way.
     """
-    found = optimized_rows(run, settings, memory, watches, rewrites)
+    found = _rows_under(run, settings, memory, watches, rewrites)
     if not _astray(lowered, found.rows):
         return found
-    without = optimized_rows(run, AS_IT_IS, memory)
+    without = _rows_under(run, AS_IT_IS, memory)
     return replace(found, unoptimized=tuple(row for row in without.rows if row.status == "diverges"))
 
 
@@ -103,12 +104,12 @@ def unexplained(
     return frozenset(found)
 
 
-def judge_shipped(
+def judge_with_optimized(
     rows: Sequence[Row],
     outcome: Sequence[OutcomeRow],
     lineage: Lineage,
     departure: Divergence | None,
-    shipped: Optimized | None,
+    optimized: Optimized | None,
     observed: Sequence[Observed],
     fallbacks: int,
 ) -> tuple[Judgement, tuple[Divergence, ...]]:
@@ -117,12 +118,12 @@ def judge_shipped(
     These stand behind the ops that depart by themselves, and before what departs without any that does.
     """
     verdict, causes = judge(rows, outcome, lineage, departure, fallbacks)
-    shipped = shipped or Optimized((), 0)
-    astray = _astray(rows, shipped.rows)
-    further = [_in_optimized(row, shipped, lineage) for row in astray]
+    optimized = optimized or Optimized((), 0)
+    astray = _astray(rows, optimized.rows)
+    further = [_in_optimized(row, optimized, lineage) for row in astray]
     explained = {row.graph for row in rows if row.is_unstable} | {row.graph for row in astray}
     unseen = {seen.graph: seen for seen in reversed(observed) if not seen.ok and seen.graph not in explained}
-    compared = {row.graph for row in shipped.rows}
+    compared = {row.graph for row in optimized.rows}
     named = {(cause.graph, cause.fx_node): cause for cause in reversed(further)}
     further = [*reversed(named.values()), *(_unseen(seen, seen.graph in compared) for seen in unseen.values())]
     if not further:
@@ -132,11 +133,12 @@ def judge_shipped(
     return "diverge", (*further, *(cause for cause in causes if (cause.graph, cause.fx_node) not in named))
 
 
-def _astray(rows: Iterable[Row], shipped: Iterable[Row]) -> list[Row]:
-    """The first of the ``shipped`` rows of each call that diverges, where nothing it was made for does in ``rows``."""
+def _astray(rows: Iterable[Row], optimized: Iterable[Row]) -> list[Row]:
+    """The first of the ``optimized`` rows of each call that diverges, where nothing it was made for does in
+    ``rows``."""
     departing = {(row.graph, name) for row in rows if row.status == "diverges" for name in (row.call, row.fx_node)}
     astray: dict[tuple[int, str], Row] = {}
-    for row in shipped:
+    for row in optimized:
         if row.status == "diverges" and not any((row.graph, name) in departing for name in _made_for(row)):
             astray.setdefault((row.graph, row.call), row)
     return list(astray.values())
@@ -146,11 +148,11 @@ def _made_for(row: Row) -> tuple[str, ...]:
     return (row.call, row.fx_node, *row.fused)
 
 
-def _in_optimized(row: Row, shipped: Optimized, lineage: Lineage) -> Divergence:
+def _in_optimized(row: Row, optimized: Optimized, lineage: Lineage) -> Divergence:
     """The cause that ``row`` is, or that with the optimizers off, which go over more, if it departs so too."""
     where = "only in the optimized model"
     made_for = _made_for(row)
-    without = next((each for each in shipped.unoptimized if each.graph == row.graph and each.call in made_for), None)
+    without = next((each for each in optimized.unoptimized if each.graph == row.graph and each.call in made_for), None)
     if without is not None:
         row, where = without, "only in what ONNX Runtime makes of the model, with all optimizers off too"
     cause = at_row(row, lineage)

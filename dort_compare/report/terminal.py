@@ -39,7 +39,7 @@ def half_lines(report: Report) -> list[str]:
     return [printable(line) for line in precision_lines(report.precision) + suggested]
 
 
-def shipped_lines(report: Report) -> list[str]:
+def optimized_and_observed_lines(report: Report) -> list[str]:
     """What became of the values in the optimized models, and whether exposing values changed the outputs."""
     lines = []
     if report.optimized:
@@ -67,7 +67,7 @@ def _summary(report: Report) -> Iterator[str]:
     numberless = sum(row.inherited is not None and row.inherited.numbers == 0 for row in report.rows)
     if numberless:
         yield f"{numberless} of them empty, or NaN on one side throughout: no number was compared"
-    yield from shipped_lines(report)
+    yield from optimized_and_observed_lines(report)
     yield from half_lines(report)
     if report.fallbacks:
         yield f"ran in eager torch, not in ONNX Runtime, and not compared: {counted(len(report.fallbacks), 'node')}"

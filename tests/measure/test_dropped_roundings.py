@@ -108,7 +108,7 @@ def test_where_the_rounding_does_not_matter_nothing_is_looked_at_twice(monkeypat
     def refused(*_args: object) -> None:
         raise AssertionError("the optimized model was made")
 
-    monkeypatch.setattr(optimized_room, "optimized", refused)
+    monkeypatch.setattr(optimized_room, "optimized_model", refused)
     report = dort_compare.compare(Of(quotient), (torch.rand(2, 4, dtype=HALF) + 1,), autocast=HALF)
     assert report.verdict == "agree", str(report)
     assert report.optimized is None

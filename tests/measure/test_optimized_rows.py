@@ -52,7 +52,7 @@ def test_a_llama_agrees_optimized_too(part, attention, precision, backward):
 
 def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[onnx.ModelProto], None]) -> None:
     """ONNX Runtime's optimizers, where they are on, are followed by ``change``."""
-    real = optimized_room.optimized
+    real = optimized_room.optimized_model
 
     def wrong(model, settings, *args):
         made = real(model, settings, *args)
@@ -60,7 +60,7 @@ def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[onnx.ModelProto]
             change(made)
         return made
 
-    monkeypatch.setattr(optimized_room, "optimized", wrong)
+    monkeypatch.setattr(optimized_room, "optimized_model", wrong)
 
 
 def scale_attribute(op_type: str, attribute: str, factor: float) -> Callable[[onnx.ModelProto], None]:
@@ -177,7 +177,7 @@ def test_where_the_optimized_model_tells_nothing_the_observer_says_that_the_prog
     monkeypatch, said_by, made, is_compared
 ):
     plant(monkeypatch, aten.flip.default, flip_by_a_descending_range)
-    monkeypatch.setattr(optimized_room, "optimized", made)
+    monkeypatch.setattr(optimized_room, "optimized_model", made)
     report = dort_compare.compare(Of(lambda x: x.flip(0) * 2), (torch.rand(6, 2),))
     cause = report.first_divergence
     assert cause is not None
