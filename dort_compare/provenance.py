@@ -89,8 +89,8 @@ class Provenance:
         return cls(*(metadata.get(key, "") for key in keys))
 
 
-def metadata_of(owner: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
-    """What the ``metadata_props`` of an ONNX node or value hold, by key."""
+def metadata_of(owner: onnx.ModelProto | onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
+    """What the ``metadata_props`` of an ONNX model, node or value hold, by key."""
     return {entry.key: entry.value for entry in owner.metadata_props}
 
 

@@ -21,6 +21,7 @@ from dort_compare import DebugBackend
 from dort_compare.backends import CompiledGraph
 from dort_compare.cache.folder import FOLDER_VARIABLE
 from dort_compare.lowering import registry
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32
 from dort_compare.runtime import program
 from dort_compare.runtime.kernels import with_kernels
@@ -82,6 +83,20 @@ def graphs_of() -> GraphsOf:
 def as_onnx_runtime_casts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Float16 nodes without a kernel are left to ONNX Runtime's casts, which leave out roundings between them."""
     monkeypatch.setattr(program, "with_kernels", partial(with_kernels, dtypes=[ir.DataType.BFLOAT16]))
+
+
+@pytest.fixture
+def lowered_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowerings write what they write for CUDA, wherever it runs."""
+    monkeypatch.setattr(Builder, "on_cuda", True)
+
+
+@pytest.fixture
+def sizes_captured() -> Iterator[None]:
+    """dynamo leaves in the graph what has a size or a number that depends on data."""
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        yield
 
 
 @pytest.fixture

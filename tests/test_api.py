@@ -13,6 +13,7 @@ import pytest
 import torch
 from of_function import Of
 from safetensors import safe_open
+from small_models import mlp
 from torch import Tensor, fx, nn
 from torch._higher_order_ops import while_loop
 from torch.utils.checkpoint import checkpoint
@@ -26,10 +27,6 @@ from dort_compare.trace.in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, Outcome, run_module
 
 aten = torch.ops.aten
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2))
 
 
 class Named(nn.Module):

@@ -18,6 +18,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from of_function import Of
+from small_models import mlp
 from torch import Tensor, nn
 
 from dort_compare import DebugBackend, Report, compare
@@ -36,10 +37,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
         main(["check", *map(str, arguments)])
     captured = capsys.readouterr()
     return int(stopped.value.code or 0), captured.out, captured.err
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2))
 
 
 class Numbers(nn.Module):

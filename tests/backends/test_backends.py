@@ -11,6 +11,7 @@ import torch
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
+from trained import Broken, gradients
 
 import dort_compare
 from dort_compare import DebugBackend, debug_backend, debug_compiler, onnxrt
@@ -23,24 +24,6 @@ EVERY_BACKEND = ["dort", "dort_debug", "onnxrt", onnxrt, debug_backend]
 
 def name_of(backend: Any) -> str:
     return backend if isinstance(backend, str) else f"function {backend.__name__}"
-
-
-class Broken(nn.Module):
-    """Two linear layers with a graph break between them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(3, 3)
-        self.second = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.tanh(self.first(x))
-        torch._dynamo.graph_break()
-        return torch.tanh(self.second(x))
-
-
-def gradients(model: nn.Module, output: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(output.square().sum(), list(model.parameters())))
 
 
 def assert_close(got: Any, expected: Any) -> None:

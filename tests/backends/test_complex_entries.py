@@ -14,19 +14,14 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_leaves
 
+pytestmark = pytest.mark.usefixtures("sizes_captured")
+
 DTYPE = torch.complex128
 """In which roundings are too small to be seen behind a matrix that is nearly singular."""
 SAMPLES = 2
 UNSET = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 """What torch leaves open the values of."""
 ENTRIES = {info.full_name: info for info in op_db if info.supports_dtype(DTYPE, "cpu") and info.name not in UNSET}
-
-
-@pytest.fixture(autouse=True)
-def captured() -> Iterator[None]:
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
-        yield
 
 
 def samples(info: OpInfo) -> Iterator[SampleInput]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,16 +14,11 @@ from torch.utils._pytree import tree_leaves
 from dort_compare import DebugBackend, compare
 from dort_compare.errors import CheckError
 
+pytestmark = pytest.mark.usefixtures("sizes_captured")
+
 Args = tuple[Any, ...]
 NONE = [0] * 5
 MASKS = ([1, 0, 1, 1, 0], NONE, [1] * 5, [0, 0, 0, 1, 0])
-
-
-@pytest.fixture(autouse=True)
-def captured() -> Iterator[None]:
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
-        yield
 
 
 class Experts(nn.Module):

@@ -14,35 +14,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from trained import Broken, gradients
 
 from dort_compare import DebugBackend, compare
 from dort_compare.dump import graphs_in
-from dort_compare.provenance import COMPILE_ID
+from dort_compare.provenance import COMPILE_ID, metadata_of
 
 
 def assert_close(got: Any, expected: Any) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def gradients(model: nn.Module, output: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(output.square().sum(), list(model.parameters())))
-
-
 def ids(backend: DebugBackend) -> list[tuple[str, str | None]]:
     return [(graph.phase, graph.compile_id) for graph in backend.graphs]
-
-
-class Broken(nn.Module):
-    """Two linear layers with a graph break between them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.tanh(self.first(x))
-        torch._dynamo.graph_break()
-        return torch.tanh(self.second(x))
 
 
 # Compile ids.
@@ -53,7 +37,7 @@ def test_graphs_on_both_sides_of_a_break_bear_ids_of_their_own() -> None:
     torch.compile(Broken(), backend=backend)(torch.randn(2, 3)).sum().backward()
     assert ids(backend) == [("forward", "0/0"), ("forward", "1/0"), ("backward", "1/0"), ("backward", "0/0")]
     for graph in backend.graphs:
-        assert {entry.key: entry.value for entry in graph.onnx_model.metadata_props}[COMPILE_ID] == graph.compile_id
+        assert metadata_of(graph.onnx_model)[COMPILE_ID] == graph.compile_id
 
 
 def test_a_recompiled_graph_counts_on() -> None:

@@ -20,7 +20,7 @@ from dort_compare import DebugBackend, compare, debug_compiler
 from dort_compare.errors import MissingLoweringError
 from dort_compare.lowering import registered, registry
 from dort_compare.offline import check
-from dort_compare.provenance import FX_NODE, GRAPH
+from dort_compare.provenance import FX_NODE, GRAPH, metadata_of
 
 THIS = Path(__file__).name
 
@@ -378,9 +378,9 @@ def test_pieces_keep_names_and_provenance_and_record_their_inputs() -> None:
     assert {graph.phase for graph in backward} == {"backward"}
     for graph in backend.graphs:
         model = graph.onnx_model
-        assert {entry.key: entry.value for entry in model.metadata_props}[GRAPH] == str(graph.index)
+        assert metadata_of(model)[GRAPH] == str(graph.index)
         for node in model.graph.node:
-            assert {entry.key: entry.value for entry in node.metadata_props}[FX_NODE] in names(graph)
+            assert metadata_of(node)[FX_NODE] in names(graph)
     returned = [output.name for output in first.signature.outputs]
     divided = first.program(*first.runs[0].inputs)[returned.index("div")]
     assert_close(second.named_inputs()["erf_inv"], torch.erfinv(divided))

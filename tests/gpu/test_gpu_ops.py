@@ -14,8 +14,9 @@ from op_rows import ROWS, Row
 from test_sorting_on_cuda import DTYPES as SORTED
 from test_sorting_on_cuda import sorts
 
-from dort_compare.lowering.builder import Builder
 from dort_compare.runtime import SessionSettings, newest_opset
+
+pytestmark = pytest.mark.usefixtures("lowered_for_cuda")
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
@@ -36,11 +37,6 @@ QUANTIZED = (
 CASES = [
     pytest.param(row, dtype, id=f"{row.target}-{dtype}") for row in ROWS for dtype in row.dtypes if dtype in DTYPES
 ]
-
-
-@pytest.fixture(autouse=True)
-def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Builder, "on_cuda", True)
 
 
 @pytest.mark.parametrize(("row", "dtype"), CASES)

@@ -15,8 +15,9 @@ from op_rows import ROWS, Row, cases
 from torch import Tensor
 
 from dort_compare import DebugBackend
-from dort_compare.lowering.builder import Builder
 from dort_compare.runtime import newest_opset
+
+pytestmark = pytest.mark.usefixtures("lowered_for_cuda")
 
 aten = torch.ops.aten
 INDEXED = (
@@ -38,11 +39,6 @@ TRUTH = ("any", "all", "amax", "amin", "aminmax", "max", "min", "argmax", "argmi
 OTHERS = ("_softmax", "_log_softmax", "tril", "triu", "lu_unpack")
 NAMES = (*INDEXED, *PADDED, *COMPARED, *TRUTH, *OTHERS)
 CASES = cases(row for row in ROWS if str(row.target).split(".")[1] in NAMES and row.target.namespace == "aten")
-
-
-@pytest.fixture(autouse=True)
-def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Builder, "on_cuda", True)
 
 
 @pytest.mark.parametrize("share", [0.25, pytest.param(1, marks=pytest.mark.slow)])

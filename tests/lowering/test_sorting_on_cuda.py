@@ -26,6 +26,8 @@ from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops import sorting
 from dort_compare.runtime import newest_opset
 
+pytestmark = pytest.mark.usefixtures("lowered_for_cuda")
+
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
@@ -41,11 +43,6 @@ DIMS = (
     ((0, 3), 1),
     ((3, 0), 1),
 )
-
-
-@pytest.fixture(autouse=True)
-def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Builder, "on_cuda", True)
 
 
 @pytest.fixture

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
-from rules import CPU, ops
+from rules import CPU, CUDA, ops, values
 
 from dort_compare import compare
 from dort_compare.models import LlamaConfig, build
 from dort_compare.rewrites import rewritten
 
-CUDA = [("CUDAExecutionProvider", {}), *CPU]
 SIZES: dict[str, list[int | str]] = {"x": [2, 16, 32], "r": [2, 16, 1]}
 GRADIENT = "e = Expand(r, full) d = Div(e, c) t = Mul(x, two) y = Mul(d, t)"
 
@@ -30,11 +28,6 @@ def model(body: str, outputs: str = "float[2, 16, 32] y", dtype: str = "float", 
     held = {"c": np.array(3, of), "two": np.array(2, of), "full": np.array([2, 16, 32])}
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in held.items())
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto, data_prop=True))
-
-
-def values(of: ir.Model, feeds: dict[str, Any]) -> Any:
-    session = ort.InferenceSession(ir.to_proto(of).SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["y"], feeds)[0]
 
 
 def feeds(of: ir.Model) -> dict[str, Any]:

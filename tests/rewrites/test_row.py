@@ -7,17 +7,15 @@ import logging
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 import torch
-from rules import CPU, ops
+from rules import CPU, CUDA, ops, values
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from dort_compare import compare
 from dort_compare.rewrites import rewritten
 
-CUDA = [("CUDAExecutionProvider", {}), *CPU]
 SIZES = {"a": [2, 64, 3], "b": [2, 3, 64], "r": [2, 64, 1]}
 PRODUCT = "p = MatMul(a, b)"
 SCALED = "p = com.microsoft.FusedMatMul<alpha = 0.3>(a, b)"
@@ -33,11 +31,6 @@ def model(body: str, outputs: str = OUTPUT, dtype: str = "float", **sizes: list[
         f"{head} graph ({inputs}) => ({outputs.replace('float', dtype)}) {values} {{ {body} }}"
     )
     return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
-
-
-def values(of: ir.Model, feeds: dict[str, np.ndarray]) -> np.ndarray:
-    session = ort.InferenceSession(ir.to_proto(of).SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["y"], feeds)[0]
 
 
 def feeds(**changed: float) -> dict[str, np.ndarray]:

@@ -11,13 +11,12 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
-from rules import CPU, ops
+from rules import CPU, CUDA, ops
 from torch import nn
 
 from dort_compare import compare
 from dort_compare.rewrites import rewritten
 
-CUDA = [("CUDAExecutionProvider", {}), *CPU]
 TURNED = "t = Transpose<perm = [1, 0]>(g)"
 PRODUCT = f"{TURNED} y = MatMul(t, x)"
 WEIGHT = "float[512, 512] y"
