@@ -27,8 +27,8 @@ from dort_compare.measure.noise.floor import LOOSE, growth, rounding_of, roundin
 from dort_compare.measure.noise.inner_magnitude import inner_magnitude
 from dort_compare.measure.noise.sensitivity import (
     InFloat64,
-    of_operands,
-    of_sums_in_half,
+    error_of_coarse_operands,
+    error_of_sums_in_half,
     sensitivity,
     underflow,
     wild_elements,
@@ -87,8 +87,9 @@ def local_error(
         on its way (`sensitivity`),
       - what may be lost below the smallest normal number on the way (`underflow`),
       - twice the error of torch's own kernel. Where that is more than eight times all this, and than its operands
-        hold, or what adds up in half precision may lose (`of_sums_in_half`), it is torch that departs, unless both
-        sides have the same: at a threshold float64 may lie on the other side than what float32 rounds;
+        hold (`error_of_coarse_operands`), or what adds up in half precision may lose (`error_of_sums_in_half`), it is
+        torch that departs, unless both sides have the same: at a threshold float64 may lie on the other side than what
+        float32 rounds;
     - of integers and booleans, what a rounding of half-precision operands decides (`is_on_the_edge`): ONNX Runtime
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
@@ -144,23 +145,25 @@ class _Sides:
         """The error of the elements that are not ``hidden``; its distance is theirs."""
         expected, value = (side.masked_fill(hidden, 0) for side in (self.expected, self.value))
         left = _Sides(self.replay, self.node, expected, value)
-        gap, of = distance(left.expected, left.value), InFloat64(self.replay, self.node, hidden)
-        found = left.against_float64(of, gap, float(gap.scale or 0), samples=1)
-        found = found if found.is_noise else left.against_float64(of, gap, float(gap.scale or 0))
+        gap, op = distance(left.expected, left.value), InFloat64(self.replay, self.node, hidden)
+        found = left.against_float64(op, gap, float(gap.scale or 0), samples=1)
+        found = found if found.is_noise else left.against_float64(op, gap, float(gap.scale or 0))
         return replace(found, among=~hidden)
 
-    def against_float64(self, of: InFloat64, whole: Distance, scale: float, samples: int = 0) -> LocalError:
+    def against_float64(self, op: InFloat64, whole: Distance, scale: float, samples: int = 0) -> LocalError:
         """Both held against the op in float64; ``scale`` is the largest element, ``samples`` as of `sensitivity`."""
-        exact, dtype = of.exact, self.expected.dtype
+        exact, dtype = op.exact, self.expected.dtype
         if exact is None or exact.shape != self.expected.shape:
             return LocalError(whole, rounding_of(dtype, scale), is_noise=False)
         torch_error, onnx_error = deviation(exact, self.expected), deviation(exact, self.value)
         is_rounded = torch_error > 0 or dtype == torch.float64  # what is only taken, as by a gather, is not
         many = terms(self.replay, self.node, exact) if is_rounded else 1
-        floor = rounding_of_sum(dtype, scale, many) + sensitivity(of, exact, dtype, many, samples)
-        floor += growth(many) * underflow(of) if is_rounded else 0.0
+        floor = rounding_of_sum(dtype, scale, many) + sensitivity(op, exact, dtype, many, samples)
+        floor += growth(many) * underflow(op) if is_rounded else 0.0
         is_same = whole.max_abs is not None and whole.max_abs <= floor
-        torch_may = max(_TORCH_MAY * floor, of_operands(of, dtype) * scale, of_sums_in_half(of, dtype))
+        torch_may = max(
+            _TORCH_MAY * floor, error_of_coarse_operands(op, dtype) * scale, error_of_sums_in_half(op, dtype)
+        )
         torch_departs = torch_error > torch_may and not is_same
         floor += 2 * min(torch_error, torch_may)
         is_right = is_same or onnx_error <= floor

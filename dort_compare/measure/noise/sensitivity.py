@@ -89,7 +89,7 @@ class InFloat64:
         return result.masked_fill(self.hidden, 0)
 
 
-def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: int, samples: int = 0) -> float:
+def sensitivity(op: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: int, samples: int = 0) -> float:
     """What roundings inside a kernel may add, told by how far the exact result moves as its operands do.
 
     By eight roundings to float32, in which kernels compute at least, and more where they may add up so ``many`` terms;
@@ -104,19 +104,19 @@ def sensitivity(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, many: in
 
     Each is the most of so many ``samples``, or of as many as show it for sure.
     """
-    samples = samples or _samples(of, exact)
-    if of.replay.between is not None:
-        outside = _moved(of, exact, of.replay.between, samples, _BETWEEN)
-        return outside + _moved_inside(of, exact, samples, _BETWEEN)
-    inside = _moved_inside(of, exact, samples, _SHAKEN * growth(many))
-    if works_by_element(of.replay, of.node):
-        return inside + furthest(exact, of.of_rounded(dtype))
-    moved = max(inside, _moved(of, exact, torch.float32, samples, _SHAKEN * growth(many)))
-    coarse = coarsest(of.replay.dtypes()) if of.replay.is_chain else None
-    return moved if coarse is None else max(moved, _moved(of, exact, coarse, samples, _BETWEEN))
+    samples = samples or _samples(op, exact)
+    if op.replay.between is not None:
+        outside = _moved(op, exact, op.replay.between, samples, _BETWEEN)
+        return outside + _moved_inside(op, exact, samples, _BETWEEN)
+    inside = _moved_inside(op, exact, samples, _SHAKEN * growth(many))
+    if works_by_element(op.replay, op.node):
+        return inside + furthest(exact, op.of_rounded(dtype))
+    moved = max(inside, _moved(op, exact, torch.float32, samples, _SHAKEN * growth(many)))
+    coarse = coarsest(op.replay.dtypes()) if op.replay.is_chain else None
+    return moved if coarse is None else max(moved, _moved(op, exact, coarse, samples, _BETWEEN))
 
 
-def wild_elements(of: InFloat64) -> torch.Tensor | None:
+def wild_elements(op: InFloat64) -> torch.Tensor | None:
     """Where roundings move the result far more than elsewhere, so that what they move there is no measure for the rest;
     None where they move all of it about as far.
 
@@ -124,14 +124,14 @@ def wild_elements(of: InFloat64) -> torch.Tensor | None:
     probabilities jump from equal ones to a single one. Numbers that lie at a threshold are others: 8 // 2 is 3 where 8
     moves down, and 7 // 2 is 3 in any case.
     """
-    exact = of.exact
+    exact = op.exact
     if exact is None or not exact.numel():
         return None
-    coarse = of.replay.between or (coarsest(of.replay.dtypes()) if of.replay.is_chain else None)
+    coarse = op.replay.between or (coarsest(op.replay.dtypes()) if op.replay.is_chain else None)
     outside = _shaken(coarse or torch.float32)
-    inside = _shaken_inside(of)
-    results = (of.moved(outside) for _ in range(2 * _SHAKES))
-    inner = () if of.replay.is_chain else (of.moved_inside(inside) for _ in range(2 * _SHAKES))
+    inside = _shaken_inside(op)
+    results = (op.moved(outside) for _ in range(2 * _SHAKES))
+    inner = () if op.replay.is_chain else (op.moved_inside(inside) for _ in range(2 * _SHAKES))
     moved = furthest_by_element(exact, itertools.chain(results, inner))
     wild = moved * FAR >= moved.max()
     if moved.max() == 0 or wild.all():
@@ -139,7 +139,7 @@ def wild_elements(of: InFloat64) -> torch.Tensor | None:
     return wild if (moved[~wild] > 0).any() or (exact[~wild] != 0).any() else None
 
 
-def underflow(of: InFloat64) -> float:
+def underflow(op: InFloat64) -> float:
     """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
 
     It is told by what may still multiply them: the largest operand, but for what is a mask.
@@ -147,38 +147,38 @@ def underflow(of: InFloat64) -> float:
     Some kernels take such numbers for zero, as AVX-512's products of bfloat16 do. One op that works element by element
     only rounds them, if it goes through any: `mish` multiplies one by -100.
     """
-    is_single = works_by_element(of.replay, of.node)
-    if is_single and definition(of.node.target) is None:
+    is_single = works_by_element(op.replay, op.node)
+    if is_single and definition(op.node.target) is None:
         return 0.0
-    coarse = coarsest(of.replay.dtypes()) or torch.float32
-    lost = smallest_normal(coarse) * max(1.0, of.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
+    coarse = coarsest(op.replay.dtypes()) or torch.float32
+    lost = smallest_normal(coarse) * max(1.0, op.replay.magnitude(math.sqrt(torch.finfo(torch.float32).max)))
     return rounding(torch.float32) * lost if is_single else lost
 
 
-def of_operands(of: InFloat64, dtype: torch.dtype) -> float:
+def error_of_coarse_operands(op: InFloat64, dtype: torch.dtype) -> float:
     """What torch's own kernel may err where the result has a finer ``dtype`` than an operand, as a share of its scale.
 
     A unit roundoff of that operand's, if it is of half precision: what works on it need not compute finer on the way.
     Fused attention on the CPU approximates the exponential to some 15 bits, however small the scores are.
     """
-    coarse = coarsest(of.replay.dtypes())
-    if coarse not in HALF or works_by_element(of.replay, of.node) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
+    coarse = coarsest(op.replay.dtypes())
+    if coarse not in HALF or works_by_element(op.replay, op.node) or torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
         return 0.0
     return torch.finfo(coarse).eps / 2
 
 
-def of_sums_in_half(of: InFloat64, dtype: torch.dtype) -> float:
+def error_of_sums_in_half(op: InFloat64, dtype: torch.dtype) -> float:
     """What torch's own kernel may err where each term is added to a result of half precision and the sum is rounded.
 
     A unit roundoff of the largest operand for every term: sums of terms that cancel by chance grow with the square root
     of their number, and so do the errors of rounding each. How many there are is what the op makes of ones.
     """
-    if dtype not in HALF or of.node.target not in _ADD_IN_HALF or of.replay.is_chain:
+    if dtype not in HALF or op.node.target not in _ADD_IN_HALF or op.replay.is_chain:
         return 0.0
-    counts = of.moved(torch.ones_like)
+    counts = op.moved(torch.ones_like)
     if counts is None or not counts.numel():
         return 0.0
-    return float(counts.max()) * torch.finfo(dtype).eps / 2 * of.replay.magnitude(torch.inf)
+    return float(counts.max()) * torch.finfo(dtype).eps / 2 * op.replay.magnitude(torch.inf)
 
 
 def works_by_element(replay: Replay, node: fx.Node) -> bool:
@@ -188,18 +188,18 @@ def works_by_element(replay: Replay, node: fx.Node) -> bool:
     return not replay.is_chain and (is_pointwise or target in _UNTAGGED or is_exact(node))
 
 
-def _moved(of: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
+def _moved(op: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
     """How far the exact result moves where every operand does by so many ``roundings`` of ``dtype``, or of its own
     finer one."""
-    return _at_once_or_one(functools.partial(_shaken, dtype), of.moved, exact, samples, roundings)
+    return _at_once_or_one(functools.partial(_shaken, dtype), op.moved, exact, samples, roundings)
 
 
-def _moved_inside(of: InFloat64, exact: torch.Tensor, samples: int, roundings: float) -> float:
+def _moved_inside(op: InFloat64, exact: torch.Tensor, samples: int, roundings: float) -> float:
     """How far the exact result moves where every result that its definition goes through does by so many ``roundings``
     to float32, or of its own finer dtype."""
-    if of.replay.is_chain:
+    if op.replay.is_chain:
         return 0.0
-    return _at_once_or_one(functools.partial(_shaken_inside, of), of.moved_inside, exact, samples, roundings)
+    return _at_once_or_one(functools.partial(_shaken_inside, op), op.moved_inside, exact, samples, roundings)
 
 
 def _at_once_or_one(
@@ -220,21 +220,21 @@ def _at_once_or_one(
     return min(at_once, roundings * moved_by(1.0)) if at_once else 0.0
 
 
-def _shaken_inside(of: InFloat64, roundings: float = 1.0) -> Change:
+def _shaken_inside(op: InFloat64, roundings: float = 1.0) -> Change:
     """Moves by so many roundings to float32, to the finer dtype that an op computes in, or to what its nodes round
     to."""
-    finest = torch.promote_types(coarsest(of.replay.dtypes()) or torch.float32, torch.float32)
-    computed_in = of.replay.between or finest
+    finest = torch.promote_types(coarsest(op.replay.dtypes()) or torch.float32, torch.float32)
+    computed_in = op.replay.between or finest
     generator = torch.Generator().manual_seed(0)
     return functools.partial(shake, precision=computed_in, generator=generator, roundings=roundings)
 
 
-def _samples(of: InFloat64, exact: torch.Tensor) -> int:
+def _samples(op: InFloat64, exact: torch.Tensor) -> int:
     """How many samples show what roundings move: one of many elements, more of few, or of few rows, as one rounding may
     move a whole row: that of the sum which attention's gradient subtracts."""
-    if of.hidden is None or not exact.ndim:
+    if op.hidden is None or not exact.ndim:
         return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
-    left = ~of.hidden.reshape(-1, exact.shape[-1])
+    left = ~op.hidden.reshape(-1, exact.shape[-1])
     elements, rows = max(int(left.sum()), 1), max(int(left.any(-1).sum()), 1)
     return min(max(math.ceil(MANY / elements), math.ceil(_SHAKES / rows)), _SHAKES)
 
