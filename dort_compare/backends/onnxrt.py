@@ -59,7 +59,9 @@ def onnxrt(
             added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
             return KeptPiece(program.boxed(), added)
 
-        boxed, _ = partition.compile_graph(chosen, graph_module, example_inputs, phase, keep, store, not is_dumped)
+        boxed, _ = partition.compile_graph(
+            chosen, graph_module, example_inputs, phase, keep, store=store, serving=not is_dumped
+        )
         return recorder.recorded(boxed, graph_module, phase, models) if recorder else boxed
 
     rewrites = bool(chosen.rewrites) and not is_dumped

@@ -44,7 +44,7 @@ class KeptPiece:
 
 _LOG = logging.getLogger("dort_compare.backends")
 Keep = Callable[[fx.GraphModule, Lowered, Program], KeptPiece]
-Kept = Callable[[fx.GraphModule, Lowered, Program], Boxed]
+_Box = Callable[[fx.GraphModule, Lowered, Program], Boxed]
 
 
 def compile_graph(
@@ -53,6 +53,7 @@ def compile_graph(
     example_inputs: Sequence[Any],
     phase: Phase,
     keep: Keep,
+    *,
     store: Store | None = None,
     serving: bool = False,
 ) -> tuple[Boxed, Sequence[Fallback]]:
@@ -78,7 +79,7 @@ def _compiled(
 ) -> tuple[Boxed, Sequence[Fallback]]:
     options, is_training = build.options, build.phase != "inference"
 
-    def kept(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
+    def box(piece: fx.GraphModule, lowered: Lowered, program: Program) -> Boxed:
         with told.stages("dump") if options.dump else nullcontext():
             made = keep(piece, lowered, program)
         told.pieces.append(Piece(program.model, made.dumped and f"{made.dumped}.onnx"))
@@ -88,20 +89,32 @@ def _compiled(
     if serving and options.fallback:
         left = left_to_torch(graph_module, is_recorded=options.cudagraphs, is_training=is_training)
     reasons = _without(left, build.refused(graph_module)) if options.fallback else {}
+    work = _Work(graph_module, build, box, told, left)
     if not reasons:
-        boxed, reasons = _whole_or_left(graph_module, build, kept, told, left, serving)
+        boxed, reasons = _whole_or_left(work, release=serving and build.phase == "backward")
         if boxed is not None:
             return boxed, ()
-    return _cut(graph_module, build, kept, told, left, reasons)
+    return _cut(work, reasons)
 
 
-def _whole_or_left(
-    graph_module: fx.GraphModule, build: Building, keep: Kept, told: Compilation, left: Mapping[str, str], serving: bool
-) -> tuple[Boxed | None, dict[str, str]]:
-    """The boxed callable for a graph of which nothing but what is ``left`` to torch stays out; None, and what to cut it
-    around, where that fails."""
+@dataclass(frozen=True)
+class _Work:
+    """A graph to be compiled by ``build``: calls ``left`` to torch, by name with the reason, and the rest in pieces, of
+    each of which ``box`` makes what runs. ``told`` hears what becomes of it."""
+
+    graph_module: fx.GraphModule
+    build: Building
+    box: _Box
+    told: Compilation
+    left: Mapping[str, str]
+
+
+def _whole_or_left(work: _Work, *, release: bool) -> tuple[Boxed | None, dict[str, str]]:
+    """The boxed callable for a graph of which nothing but what is left to torch stays out; None, and what to cut it
+    around, where that fails. ``release`` as of `_built`."""
+    graph_module, build, told, left = work.graph_module, work.build, work.told, work.left
     try:
-        split, built = _built(graph_module, build, left, serving and build.phase == "backward")
+        split, built = _built(graph_module, build, left, release)
     except (RuntimeUnavailableError, UsageError):
         raise
     except Exception as problem:
@@ -113,26 +126,20 @@ def _whole_or_left(
             build.refuse(graph_module, reasons)
         return None, reasons
     if split is None:
-        return keep(graph_module, *built[0]), {}
+        return work.box(graph_module, *built[0]), {}
     for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
-        install(split, name, keep(piece, lowered, program), lowered.signature)
+        install(split, name, work.box(piece, lowered, program), lowered.signature)
     told.in_torch = left
     return in_order(split), {}
 
 
-def _cut(
-    graph_module: fx.GraphModule,
-    build: Building,
-    keep: Kept,
-    told: Compilation,
-    left: Mapping[str, str],
-    refused: Mapping[str, str],
-) -> tuple[Boxed, Sequence[Fallback]]:
-    """The boxed callable for a graph cut around what is ``refused``, by name with the reason, and ``left`` to torch."""
+def _cut(work: _Work, refused: Mapping[str, str]) -> tuple[Boxed, Sequence[Fallback]]:
+    """The boxed callable for a graph cut around what is ``refused``, by name with the reason, and left to torch."""
+    graph_module, build, told, left = work.graph_module, work.build, work.told, work.left
     with told.stages("cut"):
         cut = split_graph(graph_module, {**refused, **left})
     nodes = {node.name: node for node in graph_module.graph.nodes}
-    late = _compile_pieces(cut, build, keep)
+    late = _compile_pieces(cut, build, work.box)
     reasons = {**refused, **{name: late[name] for name in late if name in nodes}}  # a piece may make views of its own
     told.in_torch = {**left, **reasons}
     fallbacks = [Fallback.of(nodes[name], build.phase, reason) for name, reason in reasons.items()]
@@ -210,7 +217,7 @@ def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
     return {node.name: reason for node in calls}
 
 
-def _compile_pieces(split: fx.GraphModule, build: Building, keep: Kept) -> dict[str, str]:
+def _compile_pieces(split: fx.GraphModule, build: Building, box: _Box) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for name, piece in pieces_of(split).items():
@@ -219,5 +226,5 @@ def _compile_pieces(split: fx.GraphModule, build: Building, keep: Kept) -> dict[
         except Exception as problem:  # noqa: BLE001  (as for the whole graph: no worse than eager)
             reasons |= _all_calls(piece, reason_of(problem))
             continue
-        install(split, name, keep(piece, *built), built[0].signature)
+        install(split, name, box(piece, *built), built[0].signature)
     return reasons
