@@ -131,6 +131,8 @@ def _details(cause: Divergence, rows: Sequence[Row]) -> Iterator[str]:
 def _reach_text(reach: Reach | None) -> str:
     if reach is None:
         return ""
+    later = f"; it reaches {counted(reach.values - 1, 'later value')}"
+    if reach.beyond and not (reach.outputs or reach.gradients):
+        return f"{later}, {_BEYOND}"
     outputs, gradients = counted(len(reach.outputs), "output"), counted(len(reach.gradients), "gradient")
-    beyond = f", {_BEYOND}" if reach.beyond else ""
-    return f"; it reaches {counted(reach.values - 1, 'later value')}, {outputs} and {gradients}{beyond}"
+    return f"{later}, {outputs} and {gradients}" + (f", {_BEYOND}" if reach.beyond else "")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from dort_compare.provenance import Phase, returned_by
+from dort_compare.fx_graph import returned_by
+from dort_compare.provenance import Phase
 from dort_compare.trace.graph_run import GraphRun
 
 
