@@ -102,11 +102,12 @@ class _Stages:
         tracing = self._traced(ran.model, modules)
         recorded = self._recorded(ran)
         values = examination.values(recorded, ran.shipped)
-        found = self._whole(eager, ran.outcome, others, tracing, values)
+        lineage = Lineage([run for _, run in recorded])
+        found = self._whole(eager, ran.outcome, others, tracing, values, lineage)
         if not self._effort.optimized:
             suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)
             values = examination.looked_closer(values, [each for each in recorded if each[1].index in suspects])
-        return Comparison(self._report(ran, recorded, values, found), eager, ran.graphs)
+        return Comparison(self._report(ran, recorded, values, found, lineage), eager, ran.graphs)
 
     def _others(self, eager: Outcome, beside: Mapping[str, Any]) -> list[OutcomeRow]:
         """Outputs and gradients by the backends beside ours."""
@@ -148,19 +149,29 @@ class _Stages:
         return recorded
 
     def _whole(
-        self, eager: Outcome, compiled: Outcome, others: Sequence[OutcomeRow], tracing: Tracing, values: Values
+        self,
+        eager: Outcome,
+        compiled: Outcome,
+        others: Sequence[OutcomeRow],
+        tracing: Tracing,
+        values: Values,
+        lineage: Lineage,
     ) -> Whole:
         exact, precision = self._subject.exact, self._subject.precision
-        outputs = (*outcome_of("debug", eager, compiled, exact, precision), *others)
+        ours = outcome_of("debug", eager, compiled, exact, precision)
         traced = outcome_of("traced", eager, tracing.reference, exact, precision)
-        return whole(outputs, traced, tracing, others if values.has_cause else outputs, self._waiting)
+        without = lineage.unreached(values.causes)
+        asking = [row for row in ours if row.kind == "gradient" and row.name in without] if values.causes else ours
+        return whole((*ours, *others), traced, tracing, (*asking, *others), self._waiting)
 
-    def _report(self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole) -> Report:
+    def _report(
+        self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole, lineage: Lineage
+    ) -> Report:
         runs = [run for _, run in recorded]
         verdict, causes = judge_with_optimized(
             values.rows,
             found.outputs,
-            Lineage(runs),
+            lineage,
             found.departure,
             values.optimized,
             values.observed,

@@ -35,9 +35,9 @@ class Values:
     precision: Precision = field(default_factory=Precision)
 
     @property
-    def has_cause(self) -> bool:
-        """Whether an op departs by itself."""
-        return any(row.status == "diverges" for row in self.rows)
+    def causes(self) -> list[tuple[int, str]]:
+        """The graphs and calls of the ops that depart by themselves."""
+        return [(row.graph, row.call) for row in self.rows if row.status == "diverges"]
 
 
 class Examination:

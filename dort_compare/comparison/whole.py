@@ -32,7 +32,7 @@ def whole(
 ) -> Whole:
     """Settles what rounding scatters as far: of the ``outputs`` by all backends, the ``traced`` ones and the modules.
 
-    Samples are drawn for those ``asking`` and for the traced ones; where one has a cause already, it need not ask.
+    Samples are drawn for those ``asking`` and for the traced ones; what has a cause already need not ask.
     """
     if all(row.ok for row in traced):
         tracing.settle_unread()

@@ -56,6 +56,15 @@ class Lineage:
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
         return Reach(_computed(found), outputs, gradients, has_others and bool(outputs or gradients))
 
+    def unreached(self, values: Iterable[tuple[int, str]]) -> set[str]:
+        """The names of the gradients that none of these values, by graph and FX node, leads to; of none where other
+        graphs may make one of what they reach."""
+        reaches = [self.reached(*value) for value in values]
+        if any(reach.beyond for reach in reaches):
+            return set()
+        named = {name for step in self._steps.values() for name in step.gradients}
+        return named.difference(*(reach.gradients for reach in reaches))
+
     def is_result(self, index: int, fx_node: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient; of a graph that
         stands alone, whether it returns it."""

@@ -79,6 +79,30 @@ def test_a_condition_that_holds_in_eager_alone_is_a_departure_and_no_error(
     assert [cause.target for cause in report.causes] == [str(target)]
 
 
+class TwoHeads(nn.Module):
+    """Of the first one, whose batch norms divide by what its weights are multiplied by, some gradients are noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 4)
+        first = nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6()
+        second = nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.BatchNorm2d(8), nn.Hardswish()
+        self.image = nn.Sequential(*first, *second, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return self.image(x), torch.tanh(self.head(y))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cause_makes_no_departure_of_noise_that_it_does_not_reach(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tanh = registry.registered()[torch.ops.aten.tanh.default]
+    monkeypatch.setitem(registry._TABLE, torch.ops.aten.tanh.default, lambda op, x: op.Mul(tanh(op, x), 1.001))
+    torch.manual_seed(seed)
+    report = compare(TwoHeads(), (torch.randn(4, 3, 16, 16), torch.randn(3, 4)), backward=True)
+    assert [cause.target for cause in report.causes] == ["aten.tanh.default"]
+    assert {row.name for row in report.outputs if not row.ok} == {"[1]", "head.weight", "head.bias"}
+
+
 @torch._dynamo.disable
 def overwritten(x: Tensor) -> None:
     """As scipy or C code does: torch counts no write."""

@@ -68,6 +68,14 @@ def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
     assert set(backward.gradients) < {"left.weight", "left.bias", "right.weight", "right.bias"}
 
 
+def test_gradients_that_nothing_leads_to_are_known() -> None:
+    lineage = Lineage(runs_of_two())
+    assert lineage.unreached([(0, "exp")]) == {"right.weight", "right.bias"}
+    assert lineage.unreached([(0, "exp"), (0, "tanh")]) == set()
+    runs = runs_of(Broken())
+    assert Lineage(runs).unreached([(runs[0].index, "exp")]) == set()
+
+
 def dropping(*first: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), *first, nn.Dropout(0.5), nn.Linear(4, 3))
 
