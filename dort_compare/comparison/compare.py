@@ -160,8 +160,9 @@ class _Stages:
         exact, precision = self._subject.exact, self._subject.precision
         ours = outcome_of("debug", eager, compiled, exact, precision)
         traced = outcome_of("traced", eager, tracing.reference, exact, precision)
-        without = lineage.unreached(values.causes)
-        asking = [row for row in ours if row.kind == "gradient" and row.name in without] if values.causes else ours
+        causes = values.causes
+        without = lineage.unreached(causes)
+        asking = [row for row in ours if row.kind == "gradient" and row.name in without] if causes else ours
         return whole((*ours, *others), traced, tracing, (*asking, *others), self._waiting)
 
     def _report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,9 +36,13 @@ class Values:
     precision: Precision = field(default_factory=Precision)
 
     @property
-    def causes(self) -> list[tuple[int, str]]:
-        """The graphs and calls of the ops that depart by themselves."""
-        return [(row.graph, row.call) for row in self.rows if row.status == "diverges"]
+    def causes(self) -> dict[int, list[str]]:
+        """The calls that depart by themselves, by graph."""
+        found = defaultdict[int, list[str]](list)
+        for row in self.rows:
+            if row.status == "diverges":
+                found[row.graph].append(row.call)
+        return found
 
 
 class Examination:

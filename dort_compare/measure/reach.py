@@ -56,10 +56,10 @@ class Lineage:
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
         return Reach(_computed(found), outputs, gradients, has_others and bool(outputs or gradients))
 
-    def unreached(self, values: Iterable[tuple[int, str]]) -> set[str]:
-        """The names of the gradients that none of these values, by graph and FX node, leads to; of none where other
-        graphs may make one of what they reach."""
-        reaches = [self.reached(*value) for value in values]
+    def unreached(self, values: Mapping[int, Sequence[str]]) -> set[str]:
+        """The names of the gradients that none of these values, FX nodes by graph, leads to; of none where other graphs
+        may make one of what they reach."""
+        reaches = [self.reached(index, *fx_nodes) for index, fx_nodes in values.items()]
         if any(reach.beyond for reach in reaches):
             return set()
         named = {name for step in self._steps.values() for name in step.gradients}

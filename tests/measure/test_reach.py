@@ -70,10 +70,10 @@ def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
 
 def test_gradients_that_nothing_leads_to_are_known() -> None:
     lineage = Lineage(runs_of_two())
-    assert lineage.unreached([(0, "exp")]) == {"right.weight", "right.bias"}
-    assert lineage.unreached([(0, "exp"), (0, "tanh")]) == set()
+    assert lineage.unreached({0: ["exp"]}) == {"right.weight", "right.bias"}
+    assert lineage.unreached({0: ["exp", "tanh"]}) == set()
     runs = runs_of(Broken())
-    assert Lineage(runs).unreached([(runs[0].index, "exp")]) == set()
+    assert Lineage(runs).unreached({runs[0].index: ["exp"]}) == set()
 
 
 def dropping(*first: nn.Module) -> nn.Module:
