@@ -102,7 +102,7 @@ class _Stages:
         tracing = self._traced(ran.model, modules)
         recorded = self._recorded(ran)
         values = examination.values(recorded, ran.shipped)
-        lineage = Lineage([run for _, run in recorded])
+        lineage = Lineage([run for _, run in recorded], has_loss=self._subject.call.loss is not None)
         found = self._whole(eager, ran.outcome, others, tracing, values, lineage)
         if not self._effort.optimized:
             suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import fx
 from dort_compare.align.graph_outputs import unreturned
 from dort_compare.trace import GraphRun
 from dort_compare.trace.readers import behind
-from dort_compare.trace.traced_step import traced_steps
+from dort_compare.trace.traced_step import TracedStep, traced_steps
 from dort_compare.views import history
 
 
@@ -19,8 +19,8 @@ from dort_compare.views import history
 class Reach:
     """How many later values depend on a value, and the names of the outputs and gradients that do.
 
-    ``beyond``: other graphs, behind a graph break or pieces of one that was cut, may read what its graph returns of
-    these; what they make of it is not among them.
+    ``beyond``: what its graph returns of these may be read outside of it, behind a graph break, by another piece of a
+    graph that was cut, or by a loss whose gradients depend on it; what comes of that is not among them.
     """
 
     values: int
@@ -33,9 +33,11 @@ class Reach:
 
 
 class Lineage:
-    """Follows values through graphs, and from a forward graph through what it saves into its backward graph."""
+    """Follows values through graphs, and from a forward graph through what it saves into its backward graph; not
+    through a loss of the caller's, if there is one, of what the model returns."""
 
-    def __init__(self, runs: Sequence[GraphRun]) -> None:
+    def __init__(self, runs: Sequence[GraphRun], *, has_loss: bool = False) -> None:
+        self._has_loss = has_loss
         self._runs = {run.index: run for run in runs}
         self._steps = {graph: step for step in traced_steps(runs) for graph in step.graphs}
 
@@ -53,12 +55,17 @@ class Lineage:
         if step.backward is not None and graph is step.forward:
             found |= _later(step.backward, step.saved(found))
         outputs, gradients = _among(step.outputs, found), _among(step.gradients, found)
+        return Reach(_computed(found), outputs, gradients, self._is_read_on(step, outputs, gradients))
+
+    def _is_read_on(self, step: TracedStep, outputs: Collection[str], gradients: Collection[str]) -> bool:
+        """Whether other graphs may read some of these results, or a loss some of the outputs."""
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
-        return Reach(_computed(found), outputs, gradients, has_others and bool(outputs or gradients))
+        is_lost = self._has_loss and step.backward is not None
+        return (is_lost and bool(outputs)) or (has_others and bool(outputs or gradients))
 
     def unreached(self, values: Mapping[int, Sequence[str]]) -> set[str]:
-        """The names of the gradients that none of these values, FX nodes by graph, leads to; of none where other graphs
-        may make one of what they reach."""
+        """The names of the gradients that none of these values, FX nodes by graph, leads to; of none where one may be
+        made of what they reach outside of their graphs."""
         reaches = [self.reached(index, *fx_nodes) for index, fx_nodes in values.items()]
         if any(reach.beyond for reach in reaches):
             return set()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BETWEEN_GRAPHS = "what runs between graphs is eager torch, and not compared"
 WIDTH = 80
 _NAMES = 6
-_BEYOND = "and what other graphs compute of that"
+_BEYOND = "and what is computed of that outside of its graph"
 
 
 def verdict_line(report: Report) -> str:

@@ -124,3 +124,12 @@ def test_behind_a_graph_break_others_may_read_what_a_graph_returns() -> None:
     lost = next(run for run in runs if run.phase == "backward")
     unread = next(node.name for node in lost.graph_module.graph.nodes if node.op == "call_function")
     assert lineage.reached(lost.index, unread).beyond
+
+
+def test_what_a_loss_makes_of_an_output_is_not_known() -> None:
+    runs = runs_of_two()
+    lineage = Lineage(runs, has_loss=True)
+    assert lineage.reached(0, "exp").beyond
+    assert lineage.unreached({0: ["exp"]}) == set()
+    first = next(node.name for node in runs[1].graph_module.graph.nodes if node.op == "call_function")
+    assert not lineage.reached(1, first).beyond

@@ -134,6 +134,22 @@ def test_a_cause_tells_what_it_reads_and_what_it_reaches() -> None:
     assert "  reaches 7 later values; outputs out; gradients p0, p1, p2, p3, p4, p5 and 3\n    more\n" in text
 
 
+@pytest.mark.parametrize(("outputs", "words"), [((), ""), (("out",), " 1 output and 0 gradients,")])
+def test_a_cause_tells_that_others_read_what_it_reaches(outputs: tuple[str, ...], words: str) -> None:
+    class Graph:
+        def reached(self, _graph: int, _name: str) -> Reach:
+            return Reach(8, outputs, (), beyond=True)
+
+        def operands(self, _graph: int, _name: str) -> tuple[str, ...]:
+            return ()
+
+    found = Report(*judge((row(ONE + 1),), (), Graph()), (row(ONE + 1),), ())  # type: ignore[arg-type]
+    beyond = "and what is computed of that outside of its graph"
+    assert beyond in str(found).replace("\n    ", " ")
+    assert verdict_line(found).endswith(f"; it reaches 7 later values,{words} {beyond}")
+    assert found.as_json()["causes"][0]["reaches"]["beyond"]
+
+
 def test_outputs_and_gradients_are_ranked_and_those_of_several_backends_told_apart() -> None:
     names = [f"p{n}" for n in range(8)]
     got = {name: ONE + n * 1e-6 for n, name in enumerate(names)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -220,8 +219,11 @@ def _of_parts(sides: _Sides, found: LocalError) -> LocalError:
         of_part = sides.but_for(~part)
         if not of_part.is_noise:
             return of_part
-    narrow = narrow_parts(sides.expected, sides.value, sides.allowed)
-    for part in itertools.chain(narrow, sides.small_elements()):
+    for part in narrow_parts(sides.expected, sides.value, sides.allowed):
+        of_part = sides.but_for(~part)
+        if not (of_part.is_noise or of_part.torch_departs or of_part.torch_vs_float64 is None):
+            return of_part
+    for part in sides.small_elements():
         of_part = sides.but_for(~part)
         if not (of_part.is_noise or of_part.torch_departs):  # torch rounds 1 - x to half precision in `logit`, say
             return of_part
