@@ -106,5 +106,6 @@ def graph_run(graph: CompiledGraph, given: Mapping[str, torch.Tensor] | None = N
         providers=graph.program.providers,
         compile_id=graph.compile_id,
         input_names={name: names[id(source)] for name, source in sources.items() if id(source) in names},
+        is_piece=graph.is_piece,
         whole=graph.traced.graph_module,
     )

@@ -721,6 +721,23 @@ def test_names_of_strangers_do_not_speak_to_the_terminal(copy: Path) -> None:
     assert "\x1b" not in done.stderr
 
 
+def test_what_ran_in_eager_torch_beside_a_dump_is_told(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 4), nn.GELU())
+    compared = compare(model, (torch.randn(3, 4),), backward=True, dump=tmp_path / "dump")
+    found = check(tmp_path / "dump")
+    assert [each.target for each in found.fallbacks] == ["aten.native_dropout.default"]
+    assert found.fallbacks == compared.fallbacks
+    assert "agree: " in str(found)
+    assert "(1 node ran in eager torch)" in str(found)
+    assert check(tmp_path / "dump", 0).fallbacks == ()
+    manifest = json.loads((tmp_path / "dump" / "manifest.json").read_text())
+    assert [entry.get("is_piece", False) for entry in manifest["graphs"].values()] == [True, False]
+    manifest["fallbacks"][0]["reason"] = "\x1b[31m\nagree: all"
+    (tmp_path / "dump" / "manifest.json").write_text(json.dumps(manifest))
+    assert "\x1b" not in str(check(tmp_path / "dump"))
+    assert "\nagree: all" not in str(check(tmp_path / "dump"))
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "model_0.onnx", "model_1.inputs.safetensors"])
 @pytest.mark.parametrize("option", ["--json", "--html"])
 def test_a_report_does_not_take_the_place_of_what_is_read(

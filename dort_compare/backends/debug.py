@@ -91,6 +91,8 @@ class DebugBackend:
 
         boxed, fallbacks = partition.compile_graph(self.options, graph_module, example_inputs, phase, keep)
         self.fallbacks.extend(fallbacks)
+        if self._dump and fallbacks:
+            self._dump.add_fallbacks([fallback.to_json() for fallback in fallbacks])
         return self._replaceable(traced, boxed)
 
     @contextmanager
@@ -130,7 +132,9 @@ class DebugBackend:
     def _keep(self, graph: CompiledGraph) -> Boxed:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)
         if self._dump:
-            added = self._dump.add_graph(graph.program.model, graph.graph_module, graph.phase, graph.compile_id)
+            added = self._dump.add_graph(
+                graph.program.model, graph.graph_module, graph.phase, graph.compile_id, is_piece=graph.is_piece
+            )
             self._dumped[graph.index] = added
         self.graphs.append(graph)
 

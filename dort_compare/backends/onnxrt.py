@@ -56,12 +56,17 @@ def onnxrt(
         def keep(piece: fx.GraphModule, _: Lowered, program: Program) -> KeptPiece:
             program.model.metadata_props[provenance.GRAPH] = str(next(numbers))
             models.append(program.model)
-            added = dump.add_graph(program.model, piece, phase, compile_id()) if dump else None
+            if dump is None:
+                return KeptPiece(program.boxed())
+            is_piece = piece is not graph_module
+            added = dump.add_graph(program.model, piece, phase, compile_id(), is_piece=is_piece)
             return KeptPiece(program.boxed(), added)
 
-        boxed, _ = partition.compile_graph(
+        boxed, fallbacks = partition.compile_graph(
             chosen, graph_module, example_inputs, phase, keep, store=store, serving=not is_dumped
         )
+        if dump and fallbacks:
+            dump.add_fallbacks([fallback.to_json() for fallback in fallbacks])
         return recorder.recorded(boxed, graph_module, phase, models) if recorder else boxed
 
     rewrites = bool(chosen.rewrites) and not is_dumped

@@ -148,6 +148,10 @@ class CompiledGraph:
         return self.id.compile_id
 
     @property
+    def is_piece(self) -> bool:
+        return self.graph_module is not self.traced.graph_module
+
+    @property
     def onnx_model(self) -> onnx.ModelProto:
         """The model that ONNX Runtime executes."""
         return ir.to_proto(self.program.model)

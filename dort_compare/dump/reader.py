@@ -34,7 +34,7 @@ class DumpedGraph:
 
     ``number`` counts the graphs of the dump, ``run`` those that ran, in the order in which they first did (None for one
     that did not). ``unreadable`` says why a graph cannot be run again. ``input_names`` holds the caller's names of
-    inputs, such as those of parameters.
+    inputs, such as those of parameters. ``is_piece`` says whether it is a piece of a graph that was cut.
     """
 
     folder: Path
@@ -46,6 +46,7 @@ class DumpedGraph:
     unreadable: str | None = None
     has_constants: bool = False
     input_names: Mapping[str, str] = field(default_factory=dict)
+    is_piece: bool = False
 
     def fx_text(self) -> str:
         """The text of the FX graph."""
@@ -128,6 +129,25 @@ def graphs_in(folder: Path) -> list[DumpedGraph]:
         raise _damaged(folder) from None
 
 
+def fallbacks_in(folder: Path) -> list[dict[str, Any]]:
+    """The FX nodes that ran in eager torch, as ``DumpWriter.add_fallbacks`` was given them.
+
+    Raises DumpError where the manifest is missing or holds something else.
+    """
+    found = manifest_in(folder).get("fallbacks", [])
+    if not isinstance(found, list) or not all(map(_is_fallback, found)):
+        raise _damaged(folder)
+    return found
+
+
+def _is_fallback(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("phase") in get_args(Phase)
+        and all(isinstance(text, str) for text in entry.values())
+    )
+
+
 def manifest_in(folder: Path) -> dict[str, Any]:
     """The manifest of a dump of any version; its "graphs" are a dictionary. Raises DumpError where there is none."""
     path = folder / MANIFEST
@@ -150,16 +170,24 @@ def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> Dumpe
     """Raises KeyError, TypeError, AttributeError or ValueError for an entry that the writer would not have made."""
     names = dict(entry.get("input_names", {}))
     texts = {key: entry[key] for key in ("compile_id", "unreadable") if entry.get(key) is not None}
-    run = entry.get("run")
+    run, is_piece = entry.get("run"), entry.get("is_piece", False)
     if not all(isinstance(text, str) for text in (*texts.values(), *names.values())) or type(run) not in (
         int,
         NoneType,
     ):
         raise TypeError(name)
-    if entry["phase"] not in get_args(Phase):
-        raise ValueError(entry["phase"])
+    if entry["phase"] not in get_args(Phase) or not isinstance(is_piece, bool):
+        raise ValueError(name)
     return DumpedGraph(
-        folder, name, number, entry["phase"], run=run, has_constants="constants" in entry, input_names=names, **texts
+        folder,
+        name,
+        number,
+        entry["phase"],
+        run=run,
+        has_constants="constants" in entry,
+        input_names=names,
+        is_piece=is_piece,
+        **texts,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -66,10 +66,17 @@ class DumpWriter:
         return writer
 
     def add_graph(
-        self, model: ir.Model, graph_module: fx.GraphModule, phase: Phase, compile_id: str | None = None
+        self,
+        model: ir.Model,
+        graph_module: fx.GraphModule,
+        phase: Phase,
+        compile_id: str | None = None,
+        *,
+        is_piece: bool = False,
     ) -> str:
         """Writes the model and the FX graph; returns the graph's name in the dump, ``<prefix>_<n>``.
 
+        ``is_piece`` says of a piece of a graph that was cut that it is one.
         A graph that cannot be written so that it can be run again is only written as text; the manifest says why.
         """
         text = graph_module.print_readable(print_output=False)
@@ -80,6 +87,7 @@ class DumpWriter:
             files.add(f"{name}.txt", lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace"))
             written |= _add_graph(files, name, graph_module)
             graphs[name] = {"phase": phase, "compile_id": compile_id, **written, "fx": f"{name}.txt"}
+            graphs[name] |= {"is_piece": True} if is_piece else {}
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
@@ -98,6 +106,11 @@ class DumpWriter:
         """Writes the caller's names of inputs of a graph, such as those of parameters."""
         with self._changed() as (manifest, _):
             manifest["graphs"][name]["input_names"] = dict(names)
+
+    def add_fallbacks(self, fallbacks: Sequence[Mapping[str, str]]) -> None:
+        """Writes which FX nodes run in eager torch, and why: the strings that ``Fallback.to_json`` makes of each."""
+        with self._changed() as (manifest, _):
+            manifest.setdefault("fallbacks", []).extend(dict(each) for each in fallbacks)
 
     @contextmanager
     def _changed(self) -> Iterator[tuple[dict[str, Any], NewFiles]]:

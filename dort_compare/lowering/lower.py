@@ -190,7 +190,11 @@ class _InnerWalk(Walk):
 
     def results(self) -> list[Any]:
         """What the graph returns: ONNX values, and None."""
-        self._refuse_missing()
+        try:
+            self._refuse_missing()
+        except MissingLoweringError as problem:
+            problem.reason = f"no lowering for {problem.target} in a graph that it takes"
+            raise
         for node in self.graph_module.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 self.visit(node)

@@ -70,6 +70,8 @@ def registered() -> Mapping[Target, Lowering]:
         library, name, overload = key
         packet = getattr(getattr(torch.ops, library), name, None)
         if packet is not None:
-            lowering(getattr(packet, overload))(_BY_NAME[key])
-            _AWAITED.remove(key)
+            target = getattr(packet, overload)
+            if _TABLE.get(target) is not _BY_NAME[key]:
+                lowering(target)(_BY_NAME[key])
+            _AWAITED.discard(key)
     return MappingProxyType(_TABLE)

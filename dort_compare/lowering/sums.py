@@ -46,8 +46,9 @@ def add_up(
 ) -> ir.Value:
     """``operator``, ReduceSum or ReduceMean, of ``x`` along ``dims``, counted from the front and at least one.
 
-    A ``precise`` one goes in two stages along rows, too, that are not as long as others that do: a mean that is taken
-    from its terms, of whose error, where they are alike, all that is left consists, and a variance.
+    A ``precise`` one goes in two stages along rows of more than `_MANY` terms already, others along longer ones alone
+    (`_MANY_IN_ROWS`): a mean that is taken from its terms, of which, where they are alike, its error is all that is
+    left, and a variance.
     """
     stages = _stages(op, x, dims, _MANY if precise else _MANY_IN_ROWS[operator])
     if stages is None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from dort_compare.align.named_alike import named_alike, without_names
 from dort_compare.align.regions import values_by_region
+from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.record import GraphId
 from dort_compare.comparison import Effort
-from dort_compare.dump.reader import Device
+from dort_compare.dump.reader import Device, fallbacks_in
+from dort_compare.errors import DumpError
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.pictures import Pictures
 from dort_compare.measure.reach import Lineage
@@ -17,6 +19,7 @@ from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.offline.misnamed import Contents, misnamed
 from dort_compare.offline.runs import dumped_runs, refuse_unloadable, running, title
+from dort_compare.plain import printable
 from dort_compare.report import Report
 from dort_compare.report.environment import environment
 from dort_compare.report.progress import Waiting
@@ -47,6 +50,7 @@ def check(
     effort = Effort(memory, repeats)
     check_engine(engine)
     runs = [(each, replace(run, engine=engine)) for each, run in dumped_runs(dump, graph, provider, model)]
+    fallbacks = _fallbacks(Path(dump)) if graph is None else ()
     other = Path(model) if model is not None else None
     for each, run in runs:
         refuse_unloadable(run, other or each.file("onnx"))
@@ -63,10 +67,20 @@ def check(
         causes=causes,
         rows=tuple(rows),
         outputs=(),
+        fallbacks=fallbacks,
         graphs=identities,
         settings={**settings, "memory": memory, "repeats": repeats},
         environment=environment(),
     )
+
+
+def _fallbacks(dump: Path) -> tuple[Fallback, ...]:
+    """What ran in eager torch beside the graphs of a dump. Raises DumpError where it says something else."""
+    texts = ("fx_node", "target", "source", "reason")
+    try:
+        return tuple(Fallback(each["phase"], *(printable(each[key]) for key in texts)) for each in fallbacks_in(dump))
+    except KeyError as problem:
+        raise DumpError(f"{dump} is damaged: a fallback of its manifest lacks {problem}") from None
 
 
 def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours: bool, is_behind: bool) -> list[Row]:

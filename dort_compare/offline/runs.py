@@ -92,6 +92,7 @@ def dumped_run(
         providers=providers,
         compile_id=graph.compile_id,
         input_names=graph.input_names,
+        is_piece=graph.is_piece,
     )
 
 

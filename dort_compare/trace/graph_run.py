@@ -30,8 +30,8 @@ class GraphRun:
     ``index`` counts the graphs of a comparison. ``inputs`` are in the order of the FX placeholders, by their names:
     tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions. ``compile_id`` is what a
     forward graph shares with its backward graph, ``input_names`` holds the caller's names of inputs that have one.
-    ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator. ``whole`` is the graph of which
-    this one is a piece, where that is known.
+    ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator. ``is_piece`` says whether
+    this is a piece of a graph that was cut, and ``whole`` is that graph, where it is known.
     """
 
     phase: Phase
@@ -43,6 +43,7 @@ class GraphRun:
     compile_id: str | None = None
     input_names: Mapping[str, str] = field(default_factory=dict)
     engine: EngineName = "ort"
+    is_piece: bool = False
     whole: fx.GraphModule | None = None
 
     @property

@@ -57,6 +57,8 @@ def traced_steps(runs: Sequence[GraphRun]) -> list[TracedStep]:
     steps = []
     for compile_id in dict.fromkeys(run.compile_id for run in runs):
         same = [run for run in runs if run.compile_id == compile_id]
+        if any(run.is_piece and run.whole is None for run in same):
+            continue
         inference, forward, backward = (_traced(same, phase) for phase in ("inference", "forward", "backward"))
         names = {name: given for run in same if run.phase != "backward" for name, given in run.input_names.items()}
         match inference, forward, backward:

@@ -78,7 +78,7 @@ def training_steps(runs: Sequence[GraphRun]) -> list[TrainingStep]:
     steps = []
     for run in runs:
         same = [other for other in runs if other.compile_id == run.compile_id]
-        if any(other.traced is not other.graph_module for other in same):
+        if any(other.is_piece for other in same):
             continue
         partners = [other for other in same if other.phase == "backward"]
         if run.phase == "inference" and len(same) == 1:

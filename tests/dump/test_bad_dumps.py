@@ -145,11 +145,19 @@ def test_graphs_that_are_none(dump: Path, refused: Callable[..., str], graphs: o
 
 
 @pytest.mark.parametrize(
+    "found", [5, {}, [1], [{}], [{"phase": "x"}], [{"phase": ["forward"]}], [{"phase": "forward"}], [{"fx_node": 1}]]
+)
+def test_fallbacks_that_are_none(dump: Path, refused: Callable[..., str], found: object) -> None:
+    edit_manifest(dump, lambda manifest: manifest.update(fallbacks=found))
+    assert "damaged" in refused(dump)
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         {"phase": "sideways"}, {"phase": None}, {"phase": ["forward"]}, {"run": "0"}, {"run": True}, {"run": 1.5},
         {"compile_id": 7}, {"unreadable": "it is not"}, {"unreadable": 1}, {"input_names": 7},
-        {"input_names": {"a": 1}}, {"input_names": "abc"}, {"constants": None, "phase": 0},
+        {"input_names": {"a": 1}}, {"input_names": "abc"}, {"is_piece": 1}, {"constants": None, "phase": 0},
     ],
 )  # fmt: skip
 def test_an_edited_entry(dump: Path, refused: Callable[..., str], entry: dict[str, Any]) -> None:

@@ -153,7 +153,10 @@ def asserting(x: Tensor) -> Tensor:
     ("branch", "reason"),
     [
         (lambda x: x.half().exp().float(), "half precision in a graph that it takes"),
-        (lambda x: torch.nn.functional.dropout(x), "no lowering"),
+        (
+            lambda x: torch.nn.functional.dropout(x),
+            "no lowering for aten.native_dropout.default in a graph that it takes",
+        ),
         (asserting, "a check in a graph that it takes"),
     ],
 )

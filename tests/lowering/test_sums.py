@@ -77,6 +77,20 @@ def test_equal_terms_do_not_vary(what, equal):
     assert (found <= max(abs(equal), equal**2) * 1e-12).all(), found
 
 
+@pytest.mark.parametrize(("far", "apart"), [(1e22, 1e16), (1e-3, 1e-10)])
+def test_a_variance_of_large_numbers_far_from_0_is_not_lost(far, apart):
+    torch._dynamo.reset()
+    x = (far + apart * torch.randn(100_003, dtype=torch.float64)).float()
+    found = torch.compile(lambda x: x.var(0), backend="dort", dynamic=False)(x)
+    torch.testing.assert_close(found, x.double().var(0).float(), rtol=1e-4, atol=0)
+
+
+def test_a_variance_is_never_negative():
+    torch._dynamo.reset()
+    x = torch.linspace(0.1, 1000, 20_000).unsqueeze(1).expand(-1, 300)
+    assert (torch.compile(lambda x: x.var(1), backend="dort", dynamic=False)(x) >= 0).all()
+
+
 def test_a_variance_that_overflows_is_infinite():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x.var(-1), backend="dort", dynamic=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -94,11 +95,13 @@ def test_a_value_reaches_what_lies_behind_the_cuts_of_its_graph() -> None:
     assert not lineage.is_result(runs[0].index, "gelu")
 
 
-def test_pieces_of_an_unknown_whole_say_that_others_read_them() -> None:
-    """As a dump has them."""
-    runs = [replace(run, whole=None) for run in runs_of(dropping(nn.GELU()))]
+@pytest.mark.parametrize("model", [dropping(nn.GELU()), nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Dropout(0.5))])
+def test_pieces_of_an_unknown_whole_say_that_others_read_them(model: nn.Module) -> None:
+    """As a dump has them; also where there is one of each phase."""
+    runs = [replace(run, whole=None) for run in runs_of(model)]
     gelu = Lineage(runs).reached(runs[0].index, "gelu")
     assert (gelu.values, gelu.outputs, gelu.gradients, gelu.beyond) == (1, (), (), True)
+    assert training_steps(runs_of(model)) == []
 
 
 class Broken(nn.Module):
@@ -124,6 +127,7 @@ def test_behind_a_graph_break_others_may_read_what_a_graph_returns() -> None:
     lost = next(run for run in runs if run.phase == "backward")
     unread = next(node.name for node in lost.graph_module.graph.nodes if node.op == "call_function")
     assert lineage.reached(lost.index, unread).beyond
+    assert not lineage.reached(lost.index, "nothing").beyond
 
 
 def test_what_a_loss_makes_of_an_output_is_not_known() -> None:

@@ -102,7 +102,7 @@ def _centred(op: Builder, squares: ir.Value, off: ir.Value, count: Dim) -> ir.Va
     """The sum of the squares of what departs from the exact mean, of that from a rounded one, by which the sum of
     ``count`` departures is ``off``; it stays infinite where it has overflowed, and is never negative."""
     largest = torch.finfo(dtype_of(squares)).max
-    excess = op.Min(op.Div(op.Mul(off, off), op.CastLike(op.const(count), squares)), largest)
+    excess = op.Min(op.Mul(off, op.Div(off, op.CastLike(op.const(count), squares))), largest)
     return op.Max(op.Sub(squares, excess), 0)
 
 

@@ -33,7 +33,7 @@ from dort_compare.measure.noise.sensitivity import (
     wild_elements,
     works_by_element,
 )
-from dort_compare.measure.noise.small_parts import narrow_parts, small_elements, small_parts
+from dort_compare.measure.noise.small_parts import FAR_BEYOND, narrow_parts, small_elements, small_parts
 from dort_compare.measure.noise.terms import terms
 from dort_compare.measure.noise.ties import is_a_tie, is_another_order
 from dort_compare.trace import Replay
@@ -92,10 +92,10 @@ def local_error(
     - of integers and booleans, what a rounding of half-precision operands decides (`is_on_the_edge`): ONNX Runtime
       computes those in float32; and the order of equal elements that are sorted, which torch leaves open (`is_a_tie`).
 
-    Rows far smaller than the largest are judged once more, by their own size (`small_parts`; of a few elements,
-    ONNX's alone, `narrow_parts`), and so is what lies beside masks (`masks_of_both`) and beside elements that roundings
-    move far more (`wild_elements`); of an op that works element by element in float32, or in half precision rounded
-    once, ONNX's elements are (`small_elements`).
+    Rows far smaller than the largest are judged once more, by their own size (`small_parts`; where they are of a few
+    elements, what is far beyond noise, and ONNX's alone: `narrow_parts`), and so is what lies beside masks
+    (`masks_of_both`) and beside elements that roundings move far more (`wild_elements`); of an op that works element by
+    element in float32, or in half precision rounded once, ONNX's elements are (`small_elements`).
     """
     sides = _Sides(replay, node, expected, value, rounds_between)
     if whole.finding or whole.max_abs is None:
@@ -219,7 +219,7 @@ def _of_parts(sides: _Sides, found: LocalError) -> LocalError:
         of_part = sides.but_for(~part)
         if not of_part.is_noise:
             return of_part
-    for part in narrow_parts(sides.expected, sides.value, sides.allowed):
+    for part in narrow_parts(sides.expected, sides.value, FAR_BEYOND * sides.allowed):
         of_part = sides.but_for(~part)
         if not (of_part.is_noise or of_part.torch_departs or of_part.torch_vs_float64 is None):
             return of_part

@@ -14,6 +14,8 @@ from dort_compare.measure.noise.floor import rounding
 
 FAR = 16.0
 """So many times smaller is far smaller."""
+FAR_BEYOND = 64.0
+"""So many times noise is more than a digit or two, which a part of a few elements loses that cancel."""
 _NARROW, _ROW, _FEW = 2, 8, 64
 """Elements that a narrow part has at least, and any other, and that are looked at first."""
 
