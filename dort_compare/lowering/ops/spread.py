@@ -79,8 +79,9 @@ def _spread(
     """Variance and mean.
 
     The squares of what departs from the mean are summed and divided by their number less the correction, or by 0 where
-    that is more. The mean is rounded, by which all that departs is off alike: its square is taken off the sum, as in
-    Chan, Golub & LeVeque, "Algorithms for computing the sample variance" (1983), eq. 1.7. The mean of nothing is NaN.
+    that is more. The mean is rounded, by which all that departs is off alike, and what that adds to the sum is taken off:
+    the corrected two-pass algorithm of Chan, Golub & LeVeque, "Algorithms for computing the sample variance" (1983).
+    The mean of nothing is NaN.
     """
     rank = len(shape_of(x))
     dims = reduced_dims(dim, rank)
