@@ -79,7 +79,7 @@ def _spread(
     """Variance and mean.
 
     The squares of what departs from the mean are summed and divided by their number less the correction, or by 0 where
-    that is more. The mean is rounded, by which all that departs is off alike, and what that adds to the sum is taken off:
+    that is more. The mean is rounded, by which all that departs is off alike; what that adds to the sum is taken off by
     the corrected two-pass algorithm of Chan, Golub & LeVeque, "Algorithms for computing the sample variance" (1983).
     The mean of nothing is NaN.
     """
