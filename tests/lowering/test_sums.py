@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional as F
 
 import dort_compare
@@ -51,6 +52,17 @@ def test_the_group_norm_of_equal_terms_is_next_to_nothing(equal):
     norm = torch.compile(lambda x: F.group_norm(x, 2, eps=1e-5), backend="dort", dynamic=False)
     found = norm(torch.full((2, 4, 64, 64), equal))
     assert found.abs().max() < 32 * abs(equal) * 2**-24 * 316
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_of_a_group_norm_behind_a_mean_of_all_positions_is_noise_alone(seed):
+    """The gradients that enter are alike, so that their mean is all of them."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.GroupNorm(4, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
+    report = dort_compare.compare(model, (torch.randn(2, 3, 64, 64),), backward=True)
+    assert report.verdict == "agree", report.first_divergence
 
 
 FAR_FROM_0 = {"rows": ((4, 20_000), -1), "columns": ((20_000, 4), 0), "few": ((64, 7), 1), "all": ((30, 40, 50), None)}

@@ -55,10 +55,17 @@ def affine(op: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | N
     return x if bias is None else op.Add(x, bias)
 
 
-def input_gradient(op: Builder, grad: ir.Value, normal: ir.Value, rstd: ir.Value, axes: Sequence[int]) -> ir.Value:
-    """The gradient through mean and variance: rstd (grad - mean(grad) - normal mean(grad normal))."""
-    along = op.Mul(normal, add_up(op, "ReduceMean", op.Mul(grad, normal), axes, keepdims=True))
-    return op.Mul(rstd, op.Sub(op.Sub(grad, add_up(op, "ReduceMean", grad, axes, keepdims=True)), along))
+def input_gradient(
+    op: Builder, grad: ir.Value, normal: ir.Value, rstd: ir.Value, axes: Sequence[int], *, precise: bool = False
+) -> ir.Value:
+    """The gradient through mean and variance: rstd (grad - mean(grad) - normal mean(grad normal)).
+
+    Means are ``precise`` (`add_up`) where gradients are alike, as behind a mean of all positions of an image.
+    """
+    along, mean = (
+        add_up(op, "ReduceMean", terms, axes, keepdims=True, precise=precise) for terms in (op.Mul(grad, normal), grad)
+    )
+    return op.Mul(rstd, op.Sub(op.Sub(grad, mean), op.Mul(normal, along)))
 
 
 def summed(op: Builder, x: ir.Value, axes: Sequence[int]) -> ir.Value:
@@ -185,7 +192,7 @@ def native_group_norm_backward(
     by_input = by_weight = by_bias = None
     if output_mask[0]:
         weighted = op.Reshape(affine(op, grad, by_channel(op, weight, x), None), shape, allowzero=1)
-        by_input = _like(op, input_gradient(op, weighted, normal, rstd, [2]), x)
+        by_input = _like(op, input_gradient(op, weighted, normal, rstd, [2], precise=True), x)
     others = [0, *range(2, len(shape_of(x)))]
     if output_mask[1]:
         by_weight = summed(op, op.Mul(grad, _like(op, normal, x)), others)
