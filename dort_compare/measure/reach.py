@@ -60,8 +60,8 @@ class Lineage:
     def _is_read_on(self, step: TracedStep, outputs: Collection[str], gradients: Collection[str]) -> bool:
         """Whether other graphs may read some of these results, or a loss some of the outputs."""
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
-        is_lost = self._has_loss and step.backward is not None
-        return (is_lost and bool(outputs)) or (has_others and bool(outputs or gradients))
+        by_loss = self._has_loss and step.backward is not None and bool(outputs)
+        return by_loss or (has_others and bool(outputs or gradients))
 
     def unreached(self, values: Mapping[int, Sequence[str]]) -> set[str]:
         """The names of the gradients that none of these values, FX nodes by graph, leads to; of none where one may be
