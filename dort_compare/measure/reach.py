@@ -48,8 +48,8 @@ class Lineage:
 
     def reached(self, index: int, *fx_nodes: str) -> Reach:
         """What the FX nodes of those names in graph ``index`` reach, through all of the graph that it is a piece of."""
-        graph = self._runs[index].traced.graph
-        found, step = _later(graph, fx_nodes), self._steps.get(graph)
+        graph, step = self._whole(index)
+        found = _later(graph, fx_nodes)
         if step is None:
             return Reach(_computed(found), (), (), not found.isdisjoint(graph.output_node().all_input_nodes))
         if step.backward is not None and graph is step.forward:
@@ -75,8 +75,7 @@ class Lineage:
     def is_result(self, index: int, fx_node: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is an output of the model or a gradient; of a graph that
         stands alone, whether it returns it."""
-        graph = self._runs[index].traced.graph
-        step = self._steps.get(graph)
+        graph, step = self._whole(index)
         if step is None:
             return self._is_among(index, fx_node, graph.output_node().all_input_nodes)
         return self._is_among(index, fx_node, (*step.outputs.values(), *step.gradients.values()))
@@ -84,13 +83,18 @@ class Lineage:
     def may_be(self, index: int, fx_node: str, kind: str, name: str) -> bool:
         """Whether the FX node of that name in graph ``index`` is the result of that ``kind``, "output", "update" or
         "gradient", that goes by ``name``, as far as the graphs know: they name gradients of parameters alone."""
-        step = self._steps.get(self._runs[index].traced.graph)
+        _, step = self._whole(index)
         if step is None:
             return self.is_result(index, fx_node)
         named = step.gradients if kind == "gradient" else step.outputs
         if kind == "gradient" and any(name in other.gradients for other in self._steps.values()):
             named = {name: named[name]} if name in named else {}
         return self._is_among(index, fx_node, named.values())
+
+    def _whole(self, index: int) -> tuple[fx.Graph, TracedStep | None]:
+        """The graph that graph ``index`` is or is a piece of, and the step that it belongs to."""
+        graph = self._runs[index].traced.graph
+        return graph, self._steps.get(graph)
 
     def _is_among(self, index: int, fx_node: str, results: Iterable[fx.Node]) -> bool:
         """Whether the FX node of that name in graph ``index`` is one of the ``results``, of this or other graphs."""

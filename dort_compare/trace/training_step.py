@@ -13,15 +13,16 @@ from dort_compare.checks import check_of
 from dort_compare.fx_graph import returned_by
 from dort_compare.trace.eager import last_reads
 from dort_compare.trace.graph_run import GraphRun
-from dort_compare.trace.traced_step import TracedStep
+from dort_compare.trace.traced_step import TracedStep, traced_steps
 
 MakeInterpreter = Callable[[fx.GraphModule], fx.Interpreter]
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """A forward graph and its backward graph, or an inference graph alone."""
+    """The runs of the graphs of a step."""
 
+    traced: TracedStep
     forward: GraphRun
     backward: GraphRun | None
 
@@ -32,19 +33,12 @@ class TrainingStep:
     @property
     def outputs(self) -> dict[str, fx.Node]:
         """The nodes that the forward graph returns as outputs of the model, by name."""
-        return self._traced.outputs
+        return self.traced.outputs
 
     @property
     def gradients(self) -> dict[str, fx.Node]:
         """The nodes that the backward graph returns, by the names of what they are gradients of."""
-        return self._traced.gradients
-
-    @property
-    def _traced(self) -> TracedStep:
-        forward, backward = self.forward, self.backward
-        return TracedStep(
-            forward.graph_module.graph, backward.graph_module.graph if backward else None, forward.input_names
-        )
+        return self.traced.gradients
 
     @property
     def tangents(self) -> dict[str, torch.Tensor]:
@@ -74,18 +68,13 @@ class TrainingStep:
 
 
 def training_steps(runs: Sequence[GraphRun]) -> list[TrainingStep]:
-    """The graphs that belong together, by compile id; pieces of a graph that was cut belong to none."""
-    steps = []
-    for run in runs:
-        same = [other for other in runs if other.compile_id == run.compile_id]
-        if any(other.is_piece for other in same):
-            continue
-        partners = [other for other in same if other.phase == "backward"]
-        if run.phase == "inference" and len(same) == 1:
-            steps.append(TrainingStep(run, None))
-        elif run.phase == "forward" and len(same) == 2 and len(partners) == 1:
-            steps.append(TrainingStep(run, partners[0]))
-    return steps
+    """The steps of which every graph ran whole: pieces of a graph that was cut are runs of none."""
+    whole = {run.graph_module.graph: run for run in runs if not run.is_piece}
+    return [
+        TrainingStep(step, whole[step.forward], whole[step.backward] if step.backward else None)
+        for step in traced_steps(runs)
+        if whole.keys() >= set(step.graphs)
+    ]
 
 
 @torch.no_grad()

@@ -94,9 +94,10 @@ def _spread(
     squares, off = (
         reduce(op, "ReduceSum", each, dim, keepdim, rank) for each in (op.Mul(departure, departure), departure)
     )
-    squares = _centred(op, squares, off, product(op, sizes))
+    count = product(op, sizes)
+    squares = _centred(op, squares, off, count)
     kept_mean = mean if keepdim or not dims else op.Squeeze(mean, op.const(dims))
-    return op.Div(squares, _divisor(op, x, sizes, 1 if correction is None else correction)), kept_mean
+    return op.Div(squares, _divisor(op, x, count, 1 if correction is None else correction)), kept_mean
 
 
 def _centred(op: Builder, squares: ir.Value, off: ir.Value, count: Dim) -> ir.Value:
@@ -107,8 +108,7 @@ def _centred(op: Builder, squares: ir.Value, off: ir.Value, count: Dim) -> ir.Va
     return op.Max(op.Sub(squares, excess), 0)
 
 
-def _divisor(op: Builder, x: ir.Value, sizes: list[Dim], correction: Operand) -> float | ir.Value:
-    count = product(op, sizes)
+def _divisor(op: Builder, x: ir.Value, count: Dim, correction: Operand) -> float | ir.Value:
     if isinstance(count, int) and not isinstance(correction, ir.Value):
         return max(count - correction, 0)
     left_out = op.CastLike(correction, x) if isinstance(correction, ir.Value) else correction
