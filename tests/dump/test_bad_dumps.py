@@ -145,8 +145,9 @@ def test_graphs_that_are_none(dump: Path, refused: Callable[..., str], graphs: o
 
 
 @pytest.mark.parametrize(
-    "found", [5, {}, [1], [{}], [{"phase": "x"}], [{"phase": ["forward"]}], [{"phase": "forward"}], [{"fx_node": 1}]]
-)
+    "found", [5, {}, [1], [{}], [{"phase": "x"}], [{"phase": ["forward"]}], [{"phase": "forward"}], [{"fx_node": 1}],
+              [{"phase": "sideways", "fx_node": "mm", "target": "aten.mm", "source": "", "reason": "none"}]],
+)  # fmt: skip
 def test_fallbacks_that_are_none(dump: Path, refused: Callable[..., str], found: object) -> None:
     edit_manifest(dump, lambda manifest: manifest.update(fallbacks=found))
     assert "damaged" in refused(dump)
