@@ -67,6 +67,8 @@ class Store:
     def _usable(self) -> Iterator[None]:
         try:
             yield
+        except FileExistsError:
+            _warn_once(self.folder, "it is a file")
         except OSError as problem:
             _warn_once(self.folder, problem.strerror or str(problem))
 

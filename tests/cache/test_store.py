@@ -141,6 +141,12 @@ def test_a_folder_below_a_file_is_told_once(tmp_path, warnings):
     assert "DORT_COMPARE_CACHE_DIR" in warning
 
 
+def test_a_file_where_the_folder_is_to_be(tmp_path, warnings):
+    (tmp_path / "file").touch()
+    Store(tmp_path / "file").write(ENTRY)
+    assert "it is a file" in warnings()[0]
+
+
 def test_a_full_disk_leaves_nothing_behind(tmp_path, warnings, monkeypatch):
     def full(self, data):
         Path(self).open("wb").close()
