@@ -39,7 +39,7 @@ def expand(graph_module: fx.GraphModule, decompositions: _Table) -> None:
     """Puts plain operators in the place of the higher-order ones that have a definition in them.
 
     Those whose course the data decide on stay, and so do loops of a length that is not known or that come to more than
-    ``MOST_NODES``, and what torch cannot trace.
+    ``MOST_NODES``, which have lowerings of their own, and what torch cannot trace.
     """
     calls = [node for node in graph_module.graph.nodes if _can_be_expanded(node)]
     for call in calls:

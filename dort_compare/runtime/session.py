@@ -19,6 +19,7 @@ from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavaila
 from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
+from dort_compare.runtime.harmful_optimizers import harmful_for
 from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
 from dort_compare.runtime.refusals import refuse_tangents, without_memory
 from dort_compare.runtime.refused_options import refused_option
@@ -140,7 +141,7 @@ def make_session(
 ) -> Session:
     """A session for a model on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
 
-    ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would change the model's values.
+    ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would harm the model.
     ``frozen`` gives the values of inputs that are to be constants.
 
     Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, UsageError where it refuses a
@@ -151,7 +152,7 @@ def make_session(
     chosen, stream = _as_torch_computes(providers, settings)
     options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
-    off = _inexact_for(model) if disabled is None else list(disabled)
+    off = harmful_for(model) if disabled is None else list(disabled)
     try:
         session = ort.InferenceSession(
             model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=off
@@ -179,16 +180,6 @@ def _read_on_cpu(session: ort.InferenceSession) -> frozenset[str]:
         return frozenset()
     infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
     return frozenset(value.name for value, info in infos if info.name == "Cpu")
-
-
-def _inexact_for(model: onnx.ModelProto) -> list[str]:
-    """The optimizers of ONNX Runtime that would change the values of ``model``.
-
-    MatMulScaleFusion keeps the factor as float32, which costs a float64 product half of its digits.
-    """
-    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
-    has_float64 = any(value.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE for value in values)
-    return ["MatMulScaleFusion"] if has_float64 else []
 
 
 def _as_torch_computes(

@@ -1,4 +1,4 @@
-"""Loops and flex attention run in ONNX Runtime operator by operator; what the data decide on runs in eager torch."""
+"""Flex attention and loops run in ONNX Runtime operator by operator, long loops as ONNX's own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch._higher_order_ops import map as map_rows
 from torch._higher_order_ops import scan
 
-from dort_compare import DebugBackend, Report, compare
+from dort_compare import Report, compare
 from dort_compare.backends import expanded
 from dort_compare.lowering import registered, registry
+from dort_compare.offline import check
 
 THIS = Path(__file__).name
 PRODUCT = "aten.addmm.default"
@@ -217,28 +218,48 @@ def test_flex_attention_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     agrees(AttentionAlone(), torch.randn(2, 16, 4, dtype=torch.float64).requires_grad_())
 
 
-@pytest.mark.parametrize("most", [10, expanded.MOST_NODES])
-def test_a_loop_of_many_nodes_runs_in_eager_torch(most: int, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expanded, "MOST_NODES", most)
-    report = compare(OfRows(), (x,))
-    assert report.verdict == ("diverge" if most == 10 else "agree"), "where nothing ran in ONNX Runtime, all is silent"
-    assert all(output.ok for output in report.outputs)
-    assert [fallback.target for fallback in report.fallbacks] == (["torch.ops.higher_order.map_impl"] * (most == 10))
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}], ids=["long", "of unknown length"])
+def test_a_long_loop_is_one_value(
+    options: dict[str, Any], loop: nn.Module, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expanded, "MOST_NODES", 10)
+    report = agrees(loop, x.requires_grad_(), dump=tmp_path, **options)
+    forward = {row.target for row in report.rows if row.phase == "forward"}
+    assert any(target.startswith("torch.ops.higher_order.") for target in forward)
+    assert forward.isdisjoint({"aten.tanh.default", "aten.sin.default"})
+    assert check(tmp_path).verdict == "agree"
 
 
-def test_a_loop_of_unknown_length_runs_in_eager_torch(x: Tensor) -> None:
-    report = compare(OfRows(), (x,), dynamic=True)
-    assert str(report).startswith("diverge: nothing was compared: all that was compiled ran in eager torch")
-    assert all(output.ok for output in report.outputs)
-    assert [fallback.target for fallback in report.fallbacks] == ["torch.ops.higher_order.map_impl"]
+def test_a_fault_in_a_long_loop_departs_where_its_results_are_taken(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expanded, "MOST_NODES", 10)
+    tanh = registered()[torch.ops.aten.tanh.default]
+    table: dict[Any, Any] = registry._TABLE
+    monkeypatch.setitem(table, torch.ops.aten.tanh.default, lambda op, value: op.Mul(tanh(op, value), 1.01))
+    torch.manual_seed(0)
+    report = compare(Recurrent(), (x,))
+    assert {cause.target for cause in report.causes} == {"torch.ops.higher_order.scan"}
 
 
-def test_what_cannot_be_traced_runs_in_eager_torch(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_loop_in_half_precision_runs_in_eager_torch(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expanded, "MOST_NODES", 10)
+    report = compare(OfRows(), (x.bfloat16(),))
+    assert [fallback.reason for fallback in report.fallbacks] == ["half precision in a graph that it takes"]
+
+
+def test_the_fast_backend_runs_a_loop_of_many_rounds() -> None:
+    torch.manual_seed(0)
+    model, x = Recurrent(), torch.randn(3000, 2, 3)
+    gradients = []
+    for call in (model, torch.compile(model, backend="dort", options={"fallback": False})):
+        last, every = call(x)
+        gradients.append(torch.autograd.grad(last.sum() + every.square().mean(), [*model.parameters()]))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_a_loop_that_cannot_be_traced_is_one_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: Any) -> Any:
         raise RuntimeError("not today")
 
     monkeypatch.setitem(expanded._LOOPS, torch.ops.higher_order.map_impl, refuses)
-    backend = DebugBackend()
-    model = OfRows()
-    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
-    assert [fallback.target for fallback in backend.fallbacks] == ["torch.ops.higher_order.map_impl"]
+    report = agrees(OfRows(), x)
+    assert "torch.ops.higher_order.map_impl" in {row.target for row in report.rows}

@@ -10,7 +10,7 @@ import torch
 
 from dort_compare.lowering.branches import either
 from dort_compare.lowering.builder import Builder
-from dort_compare.lowering.loops import loop_while
+from dort_compare.lowering.loops import loop, loop_while
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
 
@@ -45,6 +45,40 @@ def while_loop_stack_output(
     before = _tensors(op, carried)
     after = _looped(op, goes_on, body, before, additional)[len(before) :]
     return tuple(_rows(op, op.Unsqueeze(first, [0]), rows) for first, rows in zip(before, after, strict=True))
+
+
+@lowering(higher_order.scan)
+def scan(
+    op: Builder, combine: Body, init: Sequence[Any], xs: Sequence[ir.Value], additional: Sequence[Any]
+) -> tuple[ir.Value | None, ...]:
+    """scan(GraphModule combine, Any[] init, Any[] xs, Any[] additional) -> Any[]
+
+    What is carried after the last row of ``xs``, and what comes beyond it of every row.
+    """
+    return _along(op, combine, _tensors(op, init), xs, additional)
+
+
+@lowering(higher_order.map_impl)
+def map_impl(
+    op: Builder, function: Body, xs: Sequence[ir.Value], additional: Sequence[Any]
+) -> tuple[ir.Value | None, ...]:
+    """map_impl(GraphModule f, Any[] xs, Any[] pos_args) -> Any[]"""
+    return _along(op, function, [], xs, additional)
+
+
+def _along(
+    op: Builder, body: Body, carried: Sequence[ir.Value], xs: Sequence[ir.Value], additional: Sequence[Any]
+) -> tuple[ir.Value | None, ...]:
+    """What is carried after the last row of ``xs``, and, stacked, what ``body`` returns beyond it."""
+    returned: list[bool] = []
+
+    def step(row: ir.Value, *before: ir.Value) -> list[ir.Value]:
+        found = body(*before, *(op.Gather(x, row, axis=0) for x in xs), *additional)
+        returned[:] = [value is not None for value in found]
+        return _tensors(op, [value for value in found if value is not None])
+
+    results = iter(loop(op, op.size(xs[0], 0), carried, step))
+    return tuple(next(results) if there else None for there in returned)
 
 
 def _looped(
