@@ -248,3 +248,43 @@ def test_a_fault_that_several_named_values_read_is_told_once(tmp_path: Path) -> 
     assert cause.reason.endswith("sigmoid, add depart too, made by some of the same ONNX nodes: mm.MatMul, tanh.Tanh")
     assert cause.reach is not None
     assert cause.reach.outputs == ("exp", "mul", "sin")
+
+
+class Viewed(nn.Module):
+    """A norm makes a factor before it come to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(16, 32), nn.LayerNorm(8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.norm(self.up(x).view(-1, 4, 8)))
+
+
+def test_a_value_that_is_viewed_otherwise_is_no_other_value(tmp_path: Path) -> None:
+    """By its name alone it is told, and what a little wrong one holds lies near what the view of a right one does."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        compare(Viewed(), (torch.randn(6, 16),), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    for owner in (*other.graph.node, *other.graph.value_info, *other.graph.output):
+        del owner.metadata_props[:]
+    place, product = next((i, node) for i, node in enumerate(other.graph.node) if "addmm" in node.output)
+    product.output[0] = "raw"
+    other.graph.initializer.append(numpy_helper.from_array(np.float32(1.001), "factor"))
+    other.graph.node.insert(place + 1, helper.make_node("Mul", ["raw", "factor"], ["addmm"]))
+    assert [cause.fx_node for cause in checked(tmp_path, other).causes] == ["addmm"]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_attribute_that_makes_another_shape_is_named(tmp_path: Path, *, is_named: bool) -> None:
+    compare(Of(lambda x: torch.cat([x.sin(), x], -1).exp().tanh()), (torch.randn(2, 6, 8),), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    next(node for node in other.graph.node if node.op_type == "Concat").attribute[0].i = 1
+    if not is_named:
+        for owner in (*other.graph.node, *other.graph.value_info, *other.graph.output):
+            del owner.metadata_props[:]
+    report = checked(tmp_path, other)
+    assert [cause.fx_node for cause in report.causes] == ["cat"], str(report)
+    assert "shape (2, 12, 8) instead of (2, 6, 16)" in str(report)
+    assert "unaligned" not in {row.status for row in report.rows}

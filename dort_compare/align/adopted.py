@@ -12,13 +12,14 @@ from dort_compare import provenance
 from dort_compare.align.clipped import clipped_by_quantization
 from dort_compare.align.converted import as_computed, compare_in_ours, is_converted, is_held_coarser
 from dort_compare.align.inserted import Change
+from dort_compare.align.made_alike import made_alike
 from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.reshaped import reshape
 from dort_compare.align.tensor_types import Type, are_merged, in_dtype, is_alike, is_static, sizes, types_of
 
-Fits = Callable[[Type | None, Type | None], bool]
-"""Whether a value of the first type, of another model, may be one of the second, of ours."""
+Fits = Callable[[str, Type | None], bool]
+"""Whether a value of another model, of that name, may be one of ours of that type."""
 Shapes = Mapping[str, Set[tuple[int, ...]]]
 """By FX node, in which other shapes the graph returns it."""
 
@@ -28,12 +29,12 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto, shapes: Shapes = Mappi
 
     By metadata of its own; else by the name that a value has in ``own``, which optimizers keep of the values that
     survive them; else, for the outputs of models that have equally many, by position. A value in between that has
-    another shape stands for none; but where the shape is another as neighbouring axes are one, as optimizers leave them
-    that move a ``Reshape``, it is made in ours. So is one in a coarser dtype, and an input, in a model converted to
-    that; in one that is not, a value in between that has another dtype stands for none. An output in one of the
-    ``shapes`` in which the graph returns the value of an FX node is made in ours. Types that ``other`` does not
-    declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be; what was folded to a
-    constant is made by a node.
+    another shape stands for none, unless it is made as ours is; but where the shape is another as neighbouring axes are
+    one, as optimizers leave them that move a ``Reshape``, it is made in ours. So is one in a coarser dtype, and an
+    input, in a model converted to that; in one that is not, a value in between that has another dtype stands for none.
+    An output in one of the ``shapes`` in which the graph returns the value of an FX node is made in ours. Types that
+    ``other`` does not declare, as those of values that ONNX Runtime's optimizers add, are inferred where that can be;
+    what was folded to a constant is made by a node.
     """
     model = typed(clipped_by_quantization(with_constants_made(other, own), own))
     ours, theirs = types_of(typed(own)), _types(model)
@@ -45,9 +46,11 @@ def adopted(own: onnx.ModelProto, other: onnx.ModelProto, shapes: Shapes = Mappi
     wanted = {by_position.get(name, name): kind for name, kind in computed.items()}
     wanted |= {v.name: computed[stands[fx].name] for fx, v in values_of_fx_nodes(model).items() if fx in expected}
     converted = is_converted(model, theirs, wanted)
-    fits = _may_be_coarser if converted else _may_stand
-    _forget_other_types(model, expected, theirs, fits)
-    _label_by_name(model, own, by_position, lambda name: fits(theirs.get(name), ours.get(name)))
+    may_be = _may_be_coarser if converted else _may_stand
+    edited = made_alike(own, model, ours, theirs)
+    fits: Fits = lambda name, kind: name in edited or may_be(theirs.get(name), kind)  # noqa: E731
+    _forget_other_types(model, expected, fits)
+    _label_by_name(model, own, by_position, lambda name: fits(name, ours.get(name)))
     if converted:
         inputs = {value.name: value.type.tensor_type for value in own.graph.input}
         theirs = compare_in_ours(model, expected, inputs, theirs)
@@ -110,15 +113,13 @@ def _forget_copies(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
             del value.metadata_props[:]
 
 
-def _forget_other_types(
-    model: onnx.ModelProto, expected: Mapping[str, Type], theirs: Mapping[str, Type], fits: Fits
-) -> None:
+def _forget_other_types(model: onnx.ModelProto, expected: Mapping[str, Type], fits: Fits) -> None:
     """Takes the metadata from values in between that cannot be those of the FX nodes they were made for."""
     for value in model.graph.value_info:
         fx_nodes = provenance.metadata_of(value).get(provenance.FX_NODE, "").split()
         kinds = [expected.get(fx_node) for fx_node in fx_nodes]
         is_one = all(is_alike(kinds[0], kind) for kind in kinds)
-        if not is_one or not all(fits(theirs.get(value.name), kind) for kind in kinds):
+        if not is_one or not all(fits(value.name, kind) for kind in kinds):
             del value.metadata_props[:]
 
 
@@ -145,7 +146,11 @@ def _of_other_shapes(
         Change(name, there, expected[fx_node])
         for name, (there, fx_node) in stand.items()
         if there is not None and fx_node in expected and not is_alike(there, expected[fx_node])
-        if name not in outputs or _is_shown(there, expected[fx_node], shapes.get(fx_node, frozenset()))
+        if (
+            _is_shown(there, expected[fx_node], shapes.get(fx_node, frozenset()))
+            if name in outputs
+            else are_merged(there, expected[fx_node])
+        )
     ]
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import torch
 from torch import fx
 
 from dort_compare import provenance
@@ -27,10 +28,16 @@ class Fallback:
 
     @classmethod
     def of(cls, node: fx.Node, phase: Phase, reason: str) -> Fallback:
-        return cls(phase, node.name, provenance.target_name(node), provenance.source_line(node), reason)
+        return cls(phase, node.name, _target(node), provenance.source_line(node), reason)
 
     def to_json(self) -> dict[str, str]:
         return asdict(self)
+
+
+def _target(node: fx.Node) -> str:
+    """What a node calls, and what that is to call, as what saves the state of a random generator does."""
+    inner = [str(given) for given in node.args if isinstance(given, torch._ops.OpOverload)]
+    return " of ".join([provenance.target_name(node), *inner])
 
 
 def warn(fallbacks: Sequence[Fallback], graph_module: fx.GraphModule) -> None:

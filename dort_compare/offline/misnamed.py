@@ -50,8 +50,11 @@ class Contents:
         return bool(held) and any(self._is_near(other, node.name) for other in self._theirs if other != node.name)
 
     def _is_near(self, theirs: str, ours: str) -> bool:
+        """Whether theirs lies where ours of that name does, and not as near to ours of its own, as where that is viewed
+        otherwise."""
         halved = theirs in self._halved or self._ours[ours].dtype.itemsize < 4
-        return self._theirs[theirs].is_near(self._ours[ours], tolerance(halved=halved))
+        apart = self._theirs[theirs].distance(self._ours[ours])
+        return apart <= tolerance(halved=halved) and 2 * apart < self._theirs[theirs].distance(self._ours[theirs])
 
 
 def misnamed(run: GraphRun, rows: Sequence[Row], contents: Contents) -> frozenset[str]:

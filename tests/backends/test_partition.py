@@ -234,7 +234,8 @@ def test_a_custom_op_that_writes_its_argument_writes_it() -> None:
         fill(y)
         return y + x
 
-    like_eager(function, torch.ones(3))
+    (fallback,) = like_eager(function, torch.ones(3)).fallbacks
+    assert fallback.target == "torch.ops.higher_order.auto_functionalized_v2 of dort_tests.fill.default"
 
 
 def test_conditions_with_what_has_no_lowering_run_in_torch() -> None:
