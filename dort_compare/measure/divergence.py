@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -117,6 +118,13 @@ def at_row(row: Row, lineage: Lineage | None) -> Divergence:
 def outside(what: str, reason: str) -> Divergence:
     """A cause that is no value of a graph: an output, gradient or update, or "" where nothing was compared."""
     return Divergence(phase="eager", fx_node=what, reason=reason)
+
+
+def float64_has(errors: Mapping[str, Number | None]) -> str:
+    """Which of two sides, of which by name the distances from float64 are given, has NaN and infinities where that has
+    them: "; float64 has what eager has". Nothing where both do or neither."""
+    right = [name for name, error in errors.items() if error != math.inf]
+    return f"; float64 has what {right[0]} has" if len(right) == 1 else ""
 
 
 def _reason(divergence: Divergence, row: Row) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dort_compare.measure.distance.metrics import Distance
-from dort_compare.measure.divergence import Divergence, Judgement, at_row, outside
+from dort_compare.measure.divergence import Divergence, Judgement, at_row, float64_has, outside
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
@@ -215,7 +215,7 @@ def _outcome_reason(row: OutcomeRow) -> str:
     if row.distance is None:
         return "only one side has it"
     if row.distance.finding:
-        return row.distance.finding
+        return row.distance.finding + float64_has({"eager": row.torch_vs_float64, "compiled": row.onnx_vs_float64})
     gap = f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise"
     if row.backend != "debug":
         return f"{gap}, in the {row.backend} backend alone, whose values were not exposed"

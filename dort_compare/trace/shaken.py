@@ -26,6 +26,14 @@ _UNIT = 0.75
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _DIGIT = 0.1
+_NORMS = {
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+    torch.ops.aten._native_batch_norm_legit.no_stats,
+    torch.ops.aten._native_batch_norm_legit_functional.default,
+    torch.ops.aten.native_group_norm.default,
+    torch.ops.aten.native_layer_norm.default,
+}
 _Held = torch.Tensor | None
 """Which elements of a result its dtype holds as they are; None of what never moves."""
 _SHARES = (1.0, 1 / 16)
@@ -47,7 +55,8 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     inexact, but for integers. An op that combines elements in float32 or float64 moves by up to eight roundings, for
     other kernels add up in another order; its operands move by one first, for what is left where terms cancel is as
     coarse as they are. Those of a gradient, which often nearly cancels, move only where less than a digit of it is
-    left, as of that of attention to one token. Sorts meet equal elements in an order by chance, and what is chosen
+    left, as of that of attention to one token. A normalization
+    rounds its mean and variance, too. Sorts meet equal elements in an order by chance, and what is chosen
     unsorted comes in one. An op that works element by element rounds what its definition goes through, too: 1 +
     tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw unshaken.
 
@@ -112,7 +121,7 @@ class _Shaken(Watched):
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
         held = _held(target, args, kwargs, values, traced)
-        again = self._cancelled if width > 1 else self._rounded_inside
+        again = self._normalized if target in _NORMS else self._cancelled if width > 1 else self._rounded_inside
         values = again(target, args, kwargs, values, traced, held)
         moved = [self._rounded(*each, width) for each in zip(values, traced, held, strict=True)]
         return pytree.tree_unflatten(moved, form)
@@ -146,6 +155,15 @@ class _Shaken(Watched):
             return exact
         of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
         return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, held, strict=True)]
+
+    def _normalized(
+        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
+    ) -> list[Any]:
+        """The ``exact`` results of a normalization, with what its operands' roundings make of them, and those of the
+        mean and the variance, which move all that is normalized by them alike."""
+        call = target, args, kwargs, exact, traced, held
+        both = zip(self._cancelled(*call), self._rounded_inside(*call), exact, strict=True)
+        return [torch.where(x.isfinite(), a + (b - x), a) if is_floating_tensor(x) else x for a, b, x in both]
 
     def _rounded_inside(
         self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]

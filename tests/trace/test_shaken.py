@@ -190,6 +190,25 @@ def test_what_cancels_within_an_op_moves_by_roundings_of_its_operands(graphs_of:
     assert rounding / 8 < max((each - plain).abs().max() for each in moved) < 128 * rounding
 
 
+NORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "batch": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "layer": lambda x: torch.nn.functional.layer_norm(x, (2048,)),
+    "group": lambda x: torch.nn.functional.group_norm(x, 2),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_mean_of_a_norm_is_rounded_and_moves_all_alike(graphs_of: GraphsOf, norm: str) -> None:
+    """Far from 0, a rounding of the mean is much beside the spread; those of the terms cancel in the mean of many."""
+    x = 1 + 1e-2 * torch.randn(2, 8, 2048)
+    (graph,) = graphs_of(NORMS[norm], x)
+    first, *others = ([*values(shaken(seed), graph).values()][-1] for seed in range(16))
+    dims = {"batch": (0, 2), "layer": (2,), "group": (2,)}[norm]
+    shift = max((each - first).mean(dims).abs().max() for each in others)
+    rounding = torch.finfo(torch.float32).eps / 1e-2
+    assert rounding / 3 < shift < 3 * rounding
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_roundings_inside_of_an_op_move_what_cancels_there(graphs_of: GraphsOf, dtype: torch.dtype) -> None:
     """Far out gelu is x times 1 + tanh(x), nearly zero, which float32 knows to within roundings of 1."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dort_compare.measure.before_onnx.modules import ModuleRow, departures
-from dort_compare.measure.divergence import Divergence
+from dort_compare.measure.distance.metrics import Number
+from dort_compare.measure.divergence import Divergence, float64_has
 from dort_compare.measure.outcome import OutcomeRow
 
 
@@ -27,7 +28,7 @@ def first_departure(modules: Sequence[ModuleRow], reference: Sequence[OutcomeRow
 
 
 def _parameter(modules: Sequence[ModuleRow], reference: Sequence[OutcomeRow]) -> OutcomeRow | None:
-    """The first in order of the backward pass."""
+    """The gradient of a parameter that departs, the first in the order of the backward pass."""
     wrong = [row for row in reference if row.kind == "gradient" and not row.ok and not _is_argument(row)]
     return min(wrong, key=lambda row: _position(modules, row), default=None)
 
@@ -75,7 +76,9 @@ def _reason(what: str, row: ModuleRow | OutcomeRow) -> str:
     if gap is None:
         return f"departs before ONNX: only one of eager and the traced graph has {what}"
     if gap.finding:
-        return f"departs before ONNX: {what} in the traced graph against eager: {gap.finding}"
+        theirs, ours = _vs_float64(row)
+        known = float64_has({"the traced graph": theirs, "eager": ours})
+        return f"departs before ONNX: {what} in the traced graph against eager: {gap.finding}{known}"
     return (
         f"departs before ONNX: {what} differs between eager and the traced graph by {gap.max_abs:.3g} "
         f"where {row.noise_floor:.3g} is noise{_further(row)}"
@@ -83,8 +86,13 @@ def _reason(what: str, row: ModuleRow | OutcomeRow) -> str:
 
 
 def _further(row: ModuleRow | OutcomeRow) -> str:
-    theirs = row.graph_vs_float64 if isinstance(row, ModuleRow) else row.onnx_vs_float64
-    if theirs is None or row.torch_vs_float64 is None:
+    theirs, ours = _vs_float64(row)
+    if theirs is None or ours is None:
         return ""
-    further = "the graph" if theirs > row.torch_vs_float64 else "eager"
-    return f"; {further} is further from float64 ({theirs:.3g} against {row.torch_vs_float64:.3g}, graph against eager)"
+    further = "the graph" if theirs > ours else "eager"
+    return f"; {further} is further from float64 ({theirs:.3g} against {ours:.3g}, graph against eager)"
+
+
+def _vs_float64(row: ModuleRow | OutcomeRow) -> tuple[Number | None, Number | None]:
+    """How far the graph and eager lie from it."""
+    return row.graph_vs_float64 if isinstance(row, ModuleRow) else row.onnx_vs_float64, row.torch_vs_float64

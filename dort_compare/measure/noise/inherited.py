@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,7 @@ import torch
 
 from dort_compare.dtypes import in_parts
 from dort_compare.measure.distance.metrics import Distance, Measured, Number, deviation, measure
-from dort_compare.measure.noise.extremes import infinite_of_both
+from dort_compare.measure.noise.extremes import has_same_extremes, infinite_of_both
 from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
 
 Floor = Callable[[float, Number | None], float]
@@ -130,8 +131,19 @@ def _by_float64(
     right = max([float(theirs or 0), *(deviation(exact, value) for value in sides.right)])
     allowed = floor_of(right)
     error = InheritedError(found, allowed, is_noise(found, allowed, ours), theirs, ours)
+    if found.finding is not None:
+        return replace(
+            error,
+            expected_vs_float64=_told(exact, sides.expected, theirs),
+            got_vs_float64=_told(exact, sides.got, ours),
+        ), None
     if not error.is_noise:
         return error, None
     if not is_referee(exact, sides.expected, right, float(found.scale or 0), precision):
         return _by_size(found, floor_of), None
     return error, hiding_elements(floor_of, found, sides.expected, sides.got, exact, sides.expected, *sides.right)
+
+
+def _told(exact: torch.Tensor, side: torch.Tensor, apart: Number | None) -> Number | None:
+    """How far a side lies from float64; infinitely, where NaN and infinities stand elsewhere in it."""
+    return apart if has_same_extremes(exact, side) else math.inf

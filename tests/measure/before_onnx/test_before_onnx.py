@@ -232,6 +232,42 @@ def test_gradients_that_cancel_beside_one_huge_token_are_noise(make: Callable[[]
     assert compare(model, (x,), backward=True).verdict == "agree"
 
 
+class Cancelling(nn.Module):
+    """The gradient by the last layer is a sum of what a batch norm returns, which is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(self.first(x))).mean()
+
+
+@pytest.mark.parametrize(("scale", "seed"), [(1e-6, 1), (1e-4, 2), (1e-2, 2)])
+def test_what_a_batch_norm_of_a_nearly_blank_image_leaves_of_a_gradient_is_noise(scale: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    assert_clean(compare(Cancelling(), (torch.randn(2, 3, 8, 8) * scale,), backward=True))
+
+
+class Signs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.soft_margin_loss(self.linear(x), y.sign())
+
+
+def test_of_nan_before_onnx_float64_says_whose_it_is() -> None:
+    """Eager's gradient of this loss is NaN (2.13) where an exponential overflows, its decomposition's is not."""
+    torch.manual_seed(0)
+    report = compare(Signs(), (torch.randn(3, 4) * 300, torch.randn(3, 4)), backward=True)
+    assert (
+        "5 NaN in eager where the traced graph has numbers; float64 has what the traced graph has"
+        in report.causes[0].reason
+    )
+
+
 class Saturated(nn.Module):
     """A loss that takes the logarithm of probabilities down to 1e-9."""
 
