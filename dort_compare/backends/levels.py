@@ -1,35 +1,56 @@
-"""Pieces of a graph, which run one after the other, by levels.
+"""The levels of a graph of which some nodes run in eager torch, or that is to run in parts.
 
-Every node of a graph has a level, and nothing reads from a level above its own, so that the order of the levels is an
-order of execution; what the graph takes stands below all, at -1, its output above all.
+Every node has a level, and nothing reads from a level above its own, so that the order of the levels is an order of
+execution; what the graph takes stands below all, at -1, its output above all. A node stands on the level of what it
+reads where both run in the same place, and one above where they do not: even levels run in ONNX Runtime, odd ones in
+torch, and one even level is one piece.
 """
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
+import torch
 from torch import fx
 
-from dort_compare.backends.handed import Handed, Source, handed, returned
+from dort_compare.backends.calls import has_effect
 from dort_compare.checks import check_of
-from dort_compare.fx_graph import attribute_of, graph_of
-from dort_compare.views import moves_nothing
+from dort_compare.fx_graph import call_of
+from dort_compare.views import history, moves_nothing
 
 
-def assembled(
-    graph_module: fx.GraphModule, levels: Mapping[fx.Node, int], outside: Collection[fx.Node]
-) -> fx.GraphModule:
-    """A copy of the graph in which even levels are pieces: the nodes of each are gathered in a submodule.
+def levels_of(nodes: Sequence[fx.Node], refused: set[fx.Node], parts: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
+    """The level of every node; what the graph takes stands below all, and what of it is expanded, the output above all.
 
-    The submodules hold copies of the nodes under their names, with their metadata, and the graphs of branches and loops
-    that these read, and return tuples. Views, arithmetic on sizes and checks alone do not make a piece. A piece makes
-    views that it reads itself, where that spares a copy and they are not ``outside`` of all pieces.
+    A part of the graph begins above all levels of the one before, on one of ONNX Runtime's. Its calls stay in it: what
+    waited for its reader would keep what it reads.
     """
-    return _Assembly(graph_module, outside).assemble(levels)
+    below = _expanded(refused)
+    in_torch = refused | below
+    levels: dict[fx.Node, int] = {}
+    floors = {0: 0}
+    last: dict[str, fx.Node] = {}
+    for node in nodes:
+        if _is_given(node) or node in below:
+            levels[node] = -1
+            continue
+        part = parts.get(node, 0)
+        if part not in floors:
+            floors[part] = 2 * (max(levels.values()) // 2 + 1)
+        read = [operand for operand in node.all_input_nodes if levels[operand] >= 0]
+        if call_of(node) in refused or (is_light(node) and any(operand in in_torch for operand in read)):
+            in_torch.add(node)
+        if kind := _kept_in_order(node, refused):
+            read += [last[kind]] if kind in last else []
+            last[kind] = node
+        parity = node in in_torch
+        above = (levels[each] + ((each in in_torch) != parity) for each in read)
+        levels[node] = max([floors[part] + parity, *above])
+    levels[nodes[-1]] = max(levels.values()) + 1
+    if not parts:
+        _postpone(nodes, levels, in_torch)
+    return levels
 
 
 def is_light(node: fx.Node) -> bool:
@@ -37,93 +58,39 @@ def is_light(node: fx.Node) -> bool:
     return moves_nothing(node) or check_of(node) is not None
 
 
-# Putting it together.
+def _expanded(refused: Iterable[fx.Node]) -> set[fx.Node]:
+    """The views that lead from what the graph takes to what is expanded for refused nodes."""
+    expanded = (o for node in refused for o in node.all_input_nodes if o.target is torch.ops.aten.expand.default)
+    histories = map(history, expanded)
+    return {step for steps, sources in histories if all(map(_is_given, sources)) for step in steps}
 
 
-class _Assembly:
-    """Copies a graph, node by node and piece by piece."""
-
-    def __init__(self, graph_module: fx.GraphModule, outside: Collection[fx.Node]) -> None:
-        self.source = graph_module
-        self.outside = outside
-        self.graph = fx.Graph()
-        self.attributes: dict[str, Any] = {}
-        self.copies: dict[fx.Node, fx.Node] = {}
-
-    def assemble(self, levels: Mapping[fx.Node, int]) -> fx.GraphModule:
-        """The nodes by level, in their order; those of a piece in one submodule."""
-        nodes = sorted(self.source.graph.nodes, key=levels.__getitem__)
-        groups = [(level, list(group)) for level, group in itertools.groupby(nodes, key=levels.__getitem__)]
-        pieces = [
-            _Piece.of(members, self.outside) if level % 2 == 0 and _computes(members) else None
-            for level, members in groups
-        ]
-        wanted: set[fx.Node] = set()
-        for piece, (_, members) in zip(pieces, groups, strict=True):
-            wanted.update(piece.sources() if piece else (each for node in members for each in node.all_input_nodes))
-        for piece, (_, members) in zip(pieces, groups, strict=True):
-            if piece:
-                self._add_piece(piece, [node for node in members if node in wanted])
-            else:
-                for node in members:
-                    if node in wanted or node.op != "get_attr":
-                        self._add(node)
-        return fx.GraphModule(self.attributes, self.graph)
-
-    def _add(self, node: fx.Node) -> None:
-        if node.op == "get_attr":
-            self.attributes[str(node.target)] = attribute_of(node)
-        self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
-
-    def _add_piece(self, piece: _Piece, results: Sequence[fx.Node]) -> None:
-        name = f"piece_{len(self.attributes)}"
-        returns = [returned(node) for node in results]
-        bodies = {str(node.target): body for node, body in piece.bodies.items()}
-        self.attributes[name] = fx.GraphModule(bodies, piece.graph(returns))
-        taken = [source.taken(self.copies[source.node]) for source in piece.takes]
-        call = self.graph.call_module(name, tuple(taken))
-        for position, source in enumerate(returns):
-            made = self.graph.call_function(operator.getitem, (call, position))
-            made.meta = source.meta
-            self.copies[source.node] = source.given_back(made)
+def _is_given(node: fx.Node) -> bool:
+    return node.op in ("placeholder", "get_attr")
 
 
-def _computes(nodes: Sequence[fx.Node]) -> bool:
-    return any(node.op == "call_function" and not is_light(node) for node in nodes)
+def _kept_in_order(node: fx.Node, refused: set[fx.Node]) -> str | None:
+    """Among which nodes a node keeps its place: refused ones with effects, or checks, of which the first one raises."""
+    if node in refused and has_effect(node):
+        return "effect"
+    return "check" if check_of(node) else None
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """The nodes of a piece, what it is handed for each value that it reads, and the graphs that it holds."""
+def _postpone(nodes: Sequence[fx.Node], levels: dict[fx.Node, int], in_torch: set[fx.Node]) -> None:
+    """Moves what depends on the graph's inputs alone to the piece that reads it: its value is not kept till then.
 
-    nodes: Sequence[fx.Node]
-    reads: Mapping[fx.Node, Handed]
-    bodies: Mapping[fx.Node, fx.GraphModule]
-
-    @classmethod
-    def of(cls, nodes: Sequence[fx.Node], outside: Collection[fx.Node]) -> _Piece:
-        inside = set(nodes)
-        read = dict.fromkeys(o for node in nodes for o in node.all_input_nodes if o not in inside)
-        bodies = {operand: graph for operand in read if (graph := graph_of(operand)) is not None}
-        return cls(nodes, {operand: handed(operand, outside) for operand in read if operand not in bodies}, bodies)
-
-    @property
-    def takes(self) -> list[Source]:
-        """What it is handed, each once."""
-        return list(dict.fromkeys(each.source for each in self.reads.values()))
-
-    def sources(self) -> list[fx.Node]:
-        """The nodes that stand for what it is handed."""
-        return [source.node for source in self.takes]
-
-    def graph(self, returns: Sequence[Source]) -> fx.Graph:
-        """Its graph, with copies of its nodes, which returns a tuple."""
-        graph = fx.Graph()
-        placeholders = {source: source.placeholder(graph) for source in self.takes}
-        copies = {source.node: source.given_back(taken) for source, taken in placeholders.items()}
-        steps = (step for each in self.reads.values() for step in each.steps)
-        for node in (*self.bodies, *steps, *self.nodes):
-            if node not in copies:
-                copies[node] = graph.node_copy(node, copies.__getitem__)
-        graph.output(tuple(source.made(copies[source.node]) for source in returns))
-        return graph
+    A backward graph has much of it: derivatives of activations that a later part of the graph multiplies.
+    """
+    movable: dict[fx.Node, None] = {}
+    for node in nodes:
+        is_early = all(levels[operand] < 0 or operand in movable for operand in node.all_input_nodes)
+        if node.op == "call_function" and node not in in_torch and is_early:
+            movable[node] = None
+    for node in reversed(movable):
+        if node.target is operator.getitem:
+            continue
+        results = [user for user in node.users if user.target is operator.getitem and user in movable]
+        readers = [reader for each in (node, *results) for reader in each.users if reader not in results]
+        latest = [levels[reader] - (reader in in_torch) for reader in readers if reader.op != "output"]
+        for each in (node, *results):
+            levels[each] = min(latest, default=levels[each])
