@@ -49,7 +49,7 @@ from dort_compare.compiled import run_compiled
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
-from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.model_in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, run_module
 
 BACKENDS = ("eager", "inductor", "dort")

@@ -18,7 +18,7 @@ from dort_compare.dump import staged
 from dort_compare.errors import UsageError, nearest
 from dort_compare.report import Report
 from dort_compare.runtime.providers import once, with_cpu
-from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.four_executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
 

@@ -23,8 +23,8 @@ from dort_compare.report.diff import Diff
 from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
 from dort_compare.trace.dataflow import Dataflow
+from dort_compare.trace.dataflow_run import streamed
 from dort_compare.trace.engine import Engine, evaluator_engine, ort_engine
-from dort_compare.trace.execution import streamed
 from dort_compare.trace.graph_run import EngineName, check_engine
 
 Model = onnx.ModelProto | str | Path

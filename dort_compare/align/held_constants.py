@@ -11,7 +11,7 @@ from dort_compare.align.names import by_name
 from dort_compare.align.paired_inputs import type_of
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow
-from dort_compare.trace.execution import constant
+from dort_compare.trace.dataflow_run import constant
 
 _Type = tuple[int, tuple[int | None, ...]]
 """Element type and sizes."""

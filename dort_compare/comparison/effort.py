@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dort_compare.errors import UsageError
-from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.four_executions import MEMORY
 
 
 @dataclass(frozen=True)

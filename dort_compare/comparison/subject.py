@@ -12,7 +12,7 @@ from dort_compare.measure.before_onnx.tracing import EagerModules
 from dort_compare.measure.outcome import precision_of
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
-from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.model_in_float64 import run_in_float64
 from dort_compare.trace.modules import Call, given
 
 

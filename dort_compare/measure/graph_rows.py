@@ -14,7 +14,7 @@ from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.provenance import described
 from dort_compare.trace import GraphRun
-from dort_compare.trace.executions import MEMORY, Executed, executions
+from dort_compare.trace.four_executions import MEMORY, Executed, executions
 
 Watch = Callable[[Executed, torch.dtype | None, Row], None]
 """Is shown every value as it passes, with the coarsest dtype that it went through and its row."""

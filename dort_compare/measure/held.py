@@ -10,7 +10,7 @@ from dort_compare.dtypes import as_held, dtype_name, infinite_from
 from dort_compare.measure.distance.metrics import Number
 from dort_compare.measure.noise.extremes import masks
 from dort_compare.measure.noise.floor import MOSTLY_NOISE
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 
 _CLIPPED = 1e4 * (1 - 2**-7)
 """Converters clip constants to this size at least, which bfloat16 may round down."""

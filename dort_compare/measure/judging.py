@@ -21,7 +21,7 @@ from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, source_code, target_name
 from dort_compare.trace.casts import COMPUTE_NOTHING
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
 _NO_VALUE = "no ONNX value stands for it"

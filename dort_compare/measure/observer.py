@@ -20,7 +20,7 @@ from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun, Step
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.shaken import shaken
 
 _LOG = logging.getLogger("dort_compare.measure")

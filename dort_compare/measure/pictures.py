@@ -12,7 +12,7 @@ import torch
 from dort_compare.measure.picture import Picture, picture
 from dort_compare.measure.rollup import distance_in_floors
 from dort_compare.measure.rows import SEVERITY, Row
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 
 KEPT = 32
 """Of how many values of a graph a picture is kept."""

@@ -10,7 +10,7 @@ from torch import fx
 
 from dort_compare.align.graph_outputs import unreturned
 from dort_compare.trace import GraphRun
-from dort_compare.trace.readers import behind
+from dort_compare.trace.reachable import behind
 from dort_compare.trace.traced_step import TracedStep, traced_steps
 from dort_compare.views import history
 

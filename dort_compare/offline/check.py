@@ -24,7 +24,7 @@ from dort_compare.report import Report
 from dort_compare.report.environment import environment
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun
-from dort_compare.trace.executions import MEMORY
+from dort_compare.trace.four_executions import MEMORY
 from dort_compare.trace.graph_run import EngineName, check_engine
 
 

@@ -13,8 +13,8 @@ from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.reach import Lineage
 from dort_compare.measure.rows import Row
 from dort_compare.trace import GraphRun
-from dort_compare.trace.executions import Executed
-from dort_compare.trace.readers import computed_of
+from dort_compare.trace.four_executions import Executed
+from dort_compare.trace.reachable import computed_of
 
 
 class Contents:

@@ -1,4 +1,4 @@
-"""What runs a part of an ONNX model: ONNX Runtime, or the evaluator of the onnx package."""
+"""What runs an ONNX model, or a part of one: ONNX Runtime, or the evaluator of the onnx package."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from dort_compare.errors import DortError, ExecutionError
+from dort_compare.errors import ExecutionError
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider
 from dort_compare.runtime.session import make_session
 from dort_compare.trace.as_it_is import PART_AS_IT_IS
-from dort_compare.trace.dataflow import Dataflow, Node
 from dort_compare.trace.onnx_evaluator import EvaluatorSession
-from dort_compare.trace.parts import declared
 
 
 class Engine(Protocol):
@@ -63,56 +61,3 @@ def _holds_bfloat16(model: onnx.ModelProto, feeds: Mapping[str, torch.Tensor]) -
         for attribute in node.attribute
     )
     return constants or casts or any(tensor.dtype == torch.bfloat16 for tensor in feeds.values())
-
-
-def run_nodes(
-    engine: Engine,
-    flow: Dataflow,
-    nodes: Sequence[Node],
-    known: Mapping[str, torch.Tensor],
-    wanted: Sequence[str],
-    replaced: Mapping[str, torch.Tensor] | None = None,
-) -> dict[str, torch.Tensor]:
-    """Runs some nodes of ``flow`` and returns their results named in ``wanted``.
-
-    What they read is taken from ``replaced``, also where one of them makes it, else from one another, from ``known``
-    or from the constants.
-    """
-    if not wanted:
-        return {}
-    replaced = replaced or {}
-    part = flow.with_opaque(nodes)
-    made = {name for node in part for name in node.results if name}
-    local = {name: f"{name}\nitself" for name in made if name in replaced}
-    model, feeds = _part(flow, part, local), {}
-    for name in dict.fromkeys(name for node in part for name in node.operands if name):
-        if name in replaced:
-            feeds[name] = replaced[name]
-        elif name in made:
-            continue
-        elif name in flow.constants:
-            constant = model.graph.initializer.add()
-            constant.CopyFrom(flow.constants[name])
-            constant.name = name
-        else:
-            feeds[name] = known[name]
-    model.graph.input.extend(declared(name, tensor) for name, tensor in feeds.items())
-    results = [local.get(name, name) for name in wanted]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in results)
-    try:
-        return dict(zip(wanted, engine(model, feeds, results), strict=True))
-    except DortError as problem:
-        raise type(problem)(f"{flow.title}: {problem}") from None
-
-
-def _part(flow: Dataflow, nodes: Sequence[Node], local: Mapping[str, str]) -> onnx.ModelProto:
-    model = onnx.ModelProto(ir_version=flow.proto.ir_version, producer_name=flow.proto.producer_name)
-    model.opset_import.extend(flow.proto.opset_import)
-    model.functions.extend(flow.proto.functions)
-    model.graph.name = "part"
-    for node in nodes:
-        proto = model.graph.node.add()
-        proto.CopyFrom(node.proto)
-        for i, name in enumerate(proto.output):
-            proto.output[i] = local.get(name, name)
-    return model

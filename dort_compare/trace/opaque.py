@@ -9,9 +9,15 @@ from typing import Literal, NamedTuple
 import onnx
 
 from dort_compare.captures import bodies
-from dort_compare.trace.held import NOT_HELD, is_held, is_held_name
 from dort_compare.trace.schemas import plain_domain, schema_of
 
+_TYPES = onnx.TensorProto
+_NOT_HELD = frozenset(
+    number
+    for name, number in _TYPES.DataType.items()
+    if name == "STRING" or name.startswith(("FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
+)
+"""Types of elements that ONNX Runtime does not hand to torch: strings, and numbers of few bits."""
 _TELLING = frozenset([
     "classlabels_strings", "output_dtype", "to", "value", "value_string", "value_strings", "values_strings",
     "values_tensor"
@@ -44,7 +50,7 @@ def _opaque_in(graph: onnx.GraphProto, outside: Set[str], versions: Versions) ->
     """Those of a graph, whose nodes are in order, and those from ``outside``, which it may read."""
     typed = (*graph.input, *graph.value_info, *graph.output)
     found = {*outside, *(value.name for value in typed if _is_declared(value))}
-    found.update(tensor.name for tensor in graph.initializer if tensor.data_type in NOT_HELD)
+    found.update(tensor.name for tensor in graph.initializer if tensor.data_type in _NOT_HELD)
     for proto in graph.node:
         found.update(_by_operator(proto, found, versions))
         found.update(_by_bodies(proto, found, versions))
@@ -52,7 +58,7 @@ def _opaque_in(graph: onnx.GraphProto, outside: Set[str], versions: Versions) ->
 
 
 def _is_declared(value: onnx.ValueInfoProto) -> bool:
-    return value.type.WhichOneof("value") is not None and not is_held(value.type)
+    return value.type.WhichOneof("value") is not None and not _is_held(value.type)
 
 
 def _by_operator(proto: onnx.NodeProto, opaque: Set[str], versions: Versions) -> list[str]:
@@ -84,7 +90,7 @@ def _is_opaque(result: _Result, proto: onnx.NodeProto, opaque: Set[str]) -> bool
 
 def _holds_opaque(attribute: onnx.AttributeProto) -> bool:
     """Whether it holds strings, a tensor that is not held, or the number of such a type."""
-    return bool(attribute.s or attribute.strings) or not NOT_HELD.isdisjoint([attribute.i, attribute.t.data_type])
+    return bool(attribute.s or attribute.strings) or not _NOT_HELD.isdisjoint([attribute.i, attribute.t.data_type])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -99,8 +105,18 @@ def _results(op_type: str, version: int, domain: str) -> tuple[_Result, ...]:
 
 def _result(formal: onnx.defs.OpSchema.FormalParameter, types: list[str]) -> _Result:
     """Where the results of an operator need not be of one type, its bodies say of which they are."""
-    held = {is_held_name(name) for name in formal.types}
+    held = {_is_held_name(name) for name in formal.types}
     alike = frozenset(i for i, other in enumerate(types) if other == formal.type_str)
     if len(held) == 1:
         return _Result("held" if held == {True} else "opaque", len(types), alike)
     return _Result("either" if formal.is_homogeneous else "held", len(types), alike)
+
+
+def _is_held(kind: onnx.TypeProto) -> bool:
+    """Whether values of a type leave an engine as torch tensors: tensors of numbers, those of unknown dtype too."""
+    return kind.HasField("tensor_type") and kind.tensor_type.elem_type not in _NOT_HELD
+
+
+def _is_held_name(kind: str) -> bool:
+    """Whether they do, of a type as ONNX's operators write it: ``tensor(float)``."""
+    return kind.startswith("tensor(") and _TYPES.DataType.Value(kind[7:-1].upper()) not in _NOT_HELD

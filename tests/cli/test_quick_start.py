@@ -12,7 +12,7 @@ from dort_compare import models
 from dort_compare.backends.options import EXPORTERS
 from dort_compare.cli import commands, options
 from dort_compare.log import MOST_VERBOSE
-from dort_compare.trace import executions
+from dort_compare.trace import four_executions
 
 ASK_ALL = """
 import sys
@@ -48,7 +48,7 @@ def test_the_choices_of_the_command_are_those_of_the_rooms_below():
     assert options.PARTS == models.PARTS
     assert options.SOURCES == models.SOURCES
     assert options.EXPORTERS == EXPORTERS
-    assert options.MEMORY == executions.MEMORY
+    assert options.MEMORY == four_executions.MEMORY
     assert options.MOST_VERBOSE == MOST_VERBOSE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dort_compare.trace import Step
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 
 
 def executed(value: torch.Tensor, own: torch.Tensor | None) -> Executed:

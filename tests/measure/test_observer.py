@@ -12,7 +12,7 @@ from dort_compare.compiled import graph_run
 from dort_compare.measure import observer as observer_room
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.observer import Observed, Observer, settle
-from dort_compare.trace.executions import Executed
+from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.lockstep import Step
 from dort_compare.trace.shaken import shaken
 

@@ -21,7 +21,7 @@ from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.provenance import ATEN_TARGET, FX_NODE, Provenance
 from dort_compare.trace import lockstep
-from dort_compare.trace.executions import Executed, executions
+from dort_compare.trace.four_executions import Executed, executions
 
 Fault = Callable[[ir.Node], None]
 

@@ -23,7 +23,7 @@ from dort_compare.lowering import registered, registry
 from dort_compare.measure import judging
 from dort_compare.measure.distance.metrics import measure
 from dort_compare.measure.graph_rows import graph_rows
-from dort_compare.trace import executions, parts
+from dort_compare.trace import four_executions, parts
 
 aten = torch.ops.aten
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,7 +42,7 @@ def reports(function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatc
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
     backward = function(x).requires_grad
     found = [compare(Of(function), (x,), backward=backward, **how)]
-    monkeypatch.setattr(executions, "_shows", lambda *_: None)
+    monkeypatch.setattr(four_executions, "_shows", lambda *_: None)
     monkeypatch.setattr(parts, "_shown", lambda *_: {})
     return [*found, compare(Of(function), (x,), backward=backward, **how)]
 

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from dort_compare import Report, compare
 from dort_compare.measure.judging import Judge
-from dort_compare.trace import executions
-from dort_compare.trace.executions import Executed
+from dort_compare.trace import four_executions
 from dort_compare.trace.float64 import Float64
+from dort_compare.trace.four_executions import Executed
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "first of two": lambda x: torch.var_mean(x, -1, keepdim=True)[0] * x,
@@ -36,7 +36,7 @@ def report_of(name: str) -> Report:
 @pytest.mark.parametrize("name", CALLS)
 def test_the_results_of_one_call_may_be_in_different_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = report_of(name)
-    monkeypatch.setattr(executions, "_STEPS", 1)
+    monkeypatch.setattr(four_executions, "_STEPS", 1)
     apart = report_of(name)
     assert whole.verdict == apart.verdict == "agree", str(apart)
     assert [(row.fx_node, row.local) for row in apart.rows] == [(row.fx_node, row.local) for row in whole.rows]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dort_compare import compare
-from dort_compare.trace import float64, in_float64
+from dort_compare.trace import float64, model_in_float64
 from dort_compare.trace.float64 import call_in_float64
 from dort_compare.trace.modules import Call
 
@@ -65,6 +65,6 @@ def test_memory_that_the_referee_lacks_is_no_refusal(monkeypatch: pytest.MonkeyP
 def test_memory_that_the_whole_model_lacks_in_float64_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(in_float64, "_run_doubled", short)
-    assert in_float64.run_in_float64(nn.Linear(4, 4), Call((torch.randn(2, 4),))).outputs == {}
+    monkeypatch.setattr(model_in_float64, "_run_doubled", short)
+    assert model_in_float64.run_in_float64(nn.Linear(4, 4), Call((torch.randn(2, 4),))).outputs == {}
     assert "nothing of the whole model is held against float64: not enough memory" in caplog.text

@@ -16,7 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from dort_compare import compare
 from dort_compare.errors import UsageError
 from dort_compare.trace import Outcome, run_module
-from dort_compare.trace.in_float64 import run_in_float64
+from dort_compare.trace.model_in_float64 import run_in_float64
 from dort_compare.trace.modules import Call
 
 

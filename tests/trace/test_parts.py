@@ -14,7 +14,7 @@ from dort_compare.align import values_of_fx_nodes
 from dort_compare.compiled import graph_run
 from dort_compare.errors import ExecutionError
 from dort_compare.trace import onnx_values
-from dort_compare.trace.executions import executions
+from dort_compare.trace.four_executions import executions
 from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.onnx_run import OnnxRun

@@ -18,7 +18,7 @@ from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place
-from dort_compare.trace.readers import behind
+from dort_compare.trace.reachable import behind
 
 Status = Literal["ok", "diverges", "unaligned"]
 

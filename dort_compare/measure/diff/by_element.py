@@ -12,7 +12,7 @@ from dort_compare.align.sides import Side
 from dort_compare.measure.diff.two_models import Met
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.small_parts import small_elements
-from dort_compare.trace.execution import constant
+from dort_compare.trace.dataflow_run import constant
 
 Paired = tuple[Collection[str], Collection[str]]
 

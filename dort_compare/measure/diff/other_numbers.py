@@ -10,7 +10,7 @@ from dort_compare.align.sides import Side
 from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.trace.dataflow import Node
-from dort_compare.trace.execution import constant
+from dort_compare.trace.dataflow_run import constant
 
 _SHOWN = 5
 _Values = tuple[str, str]

@@ -8,7 +8,7 @@ from functools import cached_property
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
 from dort_compare.trace.dataflow import Node
-from dort_compare.trace.execution import BYTES, NODES
+from dort_compare.trace.dataflow_run import BYTES, NODES
 
 
 class Schedule:

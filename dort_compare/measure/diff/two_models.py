@@ -14,8 +14,8 @@ from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
 from dort_compare.measure.noise.shake import masks_unmoved, shake
 from dort_compare.trace.dataflow import Node
-from dort_compare.trace.engine import Engine, run_nodes
-from dort_compare.trace.execution import Execution, constant
+from dort_compare.trace.dataflow_run import DataflowRun, constant, run_nodes
+from dort_compare.trace.engine import Engine
 
 Tensors = Mapping[str, torch.Tensor]
 _EXPONENTIALS = frozenset([
@@ -119,8 +119,8 @@ class Lockstep:
 
     def run(self, inputs: tuple[Tensors, Tensors]) -> Iterator[Met | tuple[str, torch.Tensor]]:
         """Yields every pair once, and by name the values without a pair that the second model makes of the first's."""
-        first = Execution(self.first.flow, inputs[0], self.engine)
-        free = Execution(self.second.flow, inputs[1], self.engine)
+        first = DataflowRun(self.first.flow, inputs[0], self.engine)
+        free = DataflowRun(self.second.flow, inputs[1], self.engine)
         local: dict[str, torch.Tensor] = dict(inputs[1])
         yield from self._meet_given(first, free)
         last = self._schedule.last
@@ -146,7 +146,7 @@ class Lockstep:
                 del local[name]
 
     def _forced(
-        self, nodes: Sequence[Node], made: Tensors, operands: Tensors, free: Execution
+        self, nodes: Sequence[Node], made: Tensors, operands: Tensors, free: DataflowRun
     ) -> tuple[Tensors, Tensors]:
         """What the nodes make of the first model's values, and of which operands."""
 
@@ -166,7 +166,7 @@ class Lockstep:
     def _only_fed(self, operands: Tensors) -> Tensors:
         return {name: tensor for name, tensor in operands.items() if name in self._feeds}
 
-    def _replacements(self, nodes: Iterable[Node], first: Execution, free: Execution) -> dict[str, torch.Tensor]:
+    def _replacements(self, nodes: Iterable[Node], first: DataflowRun, free: DataflowRun) -> dict[str, torch.Tensor]:
         """What the nodes read, as far as the first model has it, in the dtypes, shapes and orders of the second."""
         flow = self.second.flow
         read = {name for node in flow.with_opaque(list(nodes)) for name in node.operands if name in self._feeds}
@@ -193,11 +193,11 @@ class Lockstep:
             return constant(self.first.flow, name)
         return self.first.shown(name, live[name])
 
-    def _second_value(self, name: str, free: Execution) -> torch.Tensor:
+    def _second_value(self, name: str, free: DataflowRun) -> torch.Tensor:
         """As it is shown."""
         return self.second.shown(name, self._given(name, free))
 
-    def _meet_given(self, first: Execution, free: Execution) -> Iterator[Met]:
+    def _meet_given(self, first: DataflowRun, free: DataflowRun) -> Iterator[Met]:
         """The pairs of inputs and constants of the second model with what is there from the start."""
         for name, pairs in self._pairs.items():
             for pair in pairs if name not in self.second.flow.producer else ():
@@ -205,7 +205,7 @@ class Lockstep:
                     value = self._first_value(pair.first, first.live)
                     yield Met(pair, value, self._second_value(name, free), None, self._nothing)
 
-    def _given(self, name: str, free: Execution) -> torch.Tensor:
+    def _given(self, name: str, free: DataflowRun) -> torch.Tensor:
         return constant(self.second.flow, name) if name in self.second.flow.constants else free.live[name]
 
     @cached_property

@@ -15,7 +15,7 @@ from dort_compare.measure.half.half_floor import half_floor, relative_error, rou
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
 from dort_compare.trace.kept import Kept
-from dort_compare.trace.readers import behind
+from dort_compare.trace.reachable import behind
 from dort_compare.trace.rounding_probe import RoundingProbe
 from dort_compare.trace.training_step import MakeInterpreter, TrainingStep
 

@@ -20,8 +20,8 @@ from dort_compare.trace.lockstep import Step, lockstep
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import are_same_elements
-from dort_compare.trace.reading import Reading
 from dort_compare.trace.replay import Replay
+from dort_compare.trace.replays import Replays
 
 MEMORY = 32
 """MiB of torch's values in one window: each is held five times while they are compared."""
@@ -100,14 +100,14 @@ def executions(
     rounded = {name: as_held(value, held[name]) if name in held else value for name, value in inputs.items()}
     local = LocalRun(parts, rounded, list(dict.fromkeys(plain.values())))
     first: dict[str, str] = {}
-    reading = Reading(run, local, stands_for, opaque, frozenset(merged), held)
+    replays = Replays(run, local, stands_for, opaque, frozenset(merged), held)
     for window in _windows(run, memory):
         steps = {step.node.name: step for step in window.steps}
         named = {fx_node: plain[fx_node] for fx_node in steps if fx_node in plain}
         made = [name for fx_node, name in named.items() if first.setdefault(name, fx_node) == fx_node]
         for name in made:
-            local.give(name, as_fed(reading.given(steps[first[name]])))
-        again = {name: reading.replay(steps[first[name]], name, first) for name in made}
+            local.give(name, as_fed(replays.given(steps[first[name]])))
+        again = {name: replays.replay(steps[first[name]], name, first) for name in made}
         theirs = own.values(list(named.values()))
         alone = local.values(made, repeats)
         for fx_node, step in steps.items():

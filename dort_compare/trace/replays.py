@@ -16,7 +16,7 @@ from dort_compare.trace.replay import Replay, chain_to
 
 
 @dataclass(frozen=True)
-class Reading:
+class Replays:
     """Knows which ONNX values stand for FX nodes, and how a model holds them.
 
     ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers.
