@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+_Value = TypeVar("_Value")
 
 
 def times_written(value: Any) -> int | None:
@@ -22,6 +24,24 @@ def times_written(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor):
         return 0
     return None if value.is_inference() else value._version
+
+
+class Unwritten(Generic[_Value]):
+    """A tensor that somebody else owns, or a number, and how often its memory had been written when it was taken."""
+
+    def __init__(self, value: _Value) -> None:
+        self.value = value
+        self.version = times_written(value)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether torch counts what is written: not of inference tensors."""
+        return self.version is not None
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no write has been counted since."""
+        return times_written(self.value) == self.version
 
 
 @functools.cache

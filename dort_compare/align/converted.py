@@ -97,7 +97,7 @@ def compare_in_ours(model: onnx.ModelProto, expected: Types, inputs: Types, thei
     changes = [*_held_coarser(model, expected, theirs), *_cast_up(model, expected, theirs)]
     there_and_back(model, changes, _cast, _MARK)
     types = {**theirs, **types_of(model)}
-    _Held(model, types).mark(expected)
+    _NodeDtypes(model, types).mark(expected)
     return types
 
 
@@ -149,7 +149,7 @@ def _one_each(model: onnx.ModelProto) -> dict[str, str]:
     return {fx_node: value for value, fx_node in by_value.items()}
 
 
-class _Held:
+class _NodeDtypes:
     """In what dtypes the nodes of a model compute."""
 
     def __init__(self, model: onnx.ModelProto, types: Types) -> None:

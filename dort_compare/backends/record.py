@@ -18,15 +18,7 @@ from dort_compare.runtime import Program
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
-from dort_compare.writes import count_fused_steps, may_be_statistics, times_written
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A recorded argument, and how often its memory had been written then."""
-
-    value: Argument
-    version: int | None
+from dort_compare.writes import Unwritten, count_fused_steps, may_be_statistics
 
 
 class Run:
@@ -48,13 +40,13 @@ class Run:
     ) -> None:
         count_fused_steps()
         self.number = number
-        self._sources: dict[str, _Held] = {}
-        self._held: dict[str, _Held] = {}
+        self._sources: dict[str, Unwritten[Argument]] = {}
+        self._taken: dict[str, Unwritten[Argument]] = {}
         for graph_input, argument in zip(signature.inputs, arguments, strict=True):
             if phase == "backward" and not graph_input.name.startswith("primals"):
-                self._held[graph_input.name] = _Held(argument, times_written(argument))
+                self._taken[graph_input.name] = Unwritten(argument)
             else:
-                self._held[graph_input.name] = self._copied(graph_input.name, argument, previous)
+                self._taken[graph_input.name] = self._copied(graph_input.name, argument, previous)
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
@@ -62,41 +54,41 @@ class Run:
 
         Raises StaleRecordError where one that is kept by reference has been written in place since.
         """
-        for name, held in self._held.items():
-            if times_written(held.value) != held.version:
+        for name, taken in self._taken.items():
+            if not taken.is_still:
                 raise StaleRecordError(
                     f"graph input {name} was changed in place after this run was recorded; read it before that"
                 )
-        return tuple(held.value for held in self._held.values())
+        return tuple(taken.value for taken in self._taken.values())
 
     @property
     def sources(self) -> Mapping[str, Argument]:
         """By the names of inputs that were copied, what the caller gave: its own parameters and arguments."""
-        return {name: held.value for name, held in self._sources.items()}
+        return {name: source.value for name, source in self._sources.items()}
 
-    def _copied(self, name: str, argument: Argument, previous: Run | None) -> _Held:
+    def _copied(self, name: str, argument: Argument, previous: Run | None) -> Unwritten[Argument]:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
-        source = self._sources[name] = _Held(argument, times_written(argument))
+        self._sources[name] = Unwritten(argument)
         before = previous._sources.get(name) if previous else None
         is_counted = not isinstance(argument, torch.Tensor) or not may_be_statistics(argument)
-        is_same = before is not None and before.value is argument and before.version == source.version is not None
+        is_same = before is not None and before.value is argument and before.is_counted and before.is_still
         if previous and is_same and is_counted:
-            return previous._held[name]
+            return previous._taken[name]
         copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
-        return _Held(copy, times_written(copy))
+        return Unwritten(copy)
 
 
 class Results:
     """What one run computed, by the names of the ONNX model's outputs, kept by reference."""
 
     def __init__(self, computed: Mapping[str, torch.Tensor]) -> None:
-        self._held = {name: _Held(value, times_written(value)) for name, value in computed.items()}
+        self._kept = {name: Unwritten(value) for name, value in computed.items()}
 
     def values(self) -> dict[str, torch.Tensor] | None:
         """The tensors; None where one may have been written in place since, as far as torch has seen it."""
-        if any(held.version is None or held.version != times_written(held.value) for held in self._held.values()):
+        if not all(kept.is_counted and kept.is_still for kept in self._kept.values()):
             return None
-        return {name: as_tensor(held.value) for name, held in self._held.items()}
+        return {name: as_tensor(kept.value) for name, kept in self._kept.items()}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leaves, on_gradient
-from dort_compare.writes import times_written
+from dort_compare.writes import Unwritten
 
 
 @contextmanager
@@ -36,20 +36,18 @@ def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) 
         yield calls
 
 
-class Held:
-    """A tensor that somebody else owns, for as long as it is not written; a copy of one of inference mode, of which
-    torch does not count the writes."""
+class EagerValue(Unwritten[torch.Tensor]):
+    """What a module has, for as long as it is not written; a copy of a tensor of inference mode, of which torch does
+    not count the writes."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.dtype, self.shape = tensor.dtype, tensor.shape
-        self._tensor = tensor.clone() if tensor.is_inference() else tensor
-        self._version = times_written(self._tensor)
+        super().__init__(tensor.clone() if tensor.is_inference() else tensor)
 
     @property
     def content(self) -> object:
         """What tensors of the same content in the same memory have in common, for as long as one of them is kept."""
-        return self._tensor.data_ptr(), self.shape, self._tensor.stride(), self.dtype, self._version
+        return self.value.data_ptr(), self.value.shape, self.value.stride(), self.value.dtype, self.version
 
     @property
     def tensor(self) -> torch.Tensor | None:
-        return self._tensor if times_written(self._tensor) == self._version else None
+        return self.value if self.is_still else None

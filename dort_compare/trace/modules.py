@@ -41,18 +41,18 @@ class Outcome:
     """Tensors by name: outputs by their path in the result, numbers among them, gradients by parameter name or argument
     position.
 
-    ``updates`` hold the new content of parameters, buffers and arguments that the call has changed, of all that were
-    ``held``, which have their own again.
+    ``updates`` hold the new content of parameters, buffers and arguments that the call has changed; ``before`` are all
+    of them, which have their own content again.
     """
 
     outputs: Mapping[str, torch.Tensor]
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
     updates: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    held: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    before: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def left(self, names: Iterable[str]) -> dict[str, torch.Tensor]:
         """What the call has left in those that are named, changed or not."""
-        after = {**self.held, **self.updates}
+        after = {**self.before, **self.updates}
         return {name: after[name] for name in names if name in after}
 
 

@@ -58,9 +58,9 @@ def test_a_gradient_of_zeros_may_stand_for_none_and_nothing_else_may() -> None:
 def test_an_update_of_one_side_alone_is_held_against_what_the_other_has_left_as_it_was() -> None:
     """A power iteration that has converged may move by a rounding or not at all."""
     own = {"u": torch.ones(2)}
-    unchanged = Outcome({}, held=own)
+    unchanged = Outcome({}, before=own)
     for moved, is_right in ((1e-7, True), (0.01, False)):
-        changed = Outcome({}, updates={"u": torch.ones(2) + moved}, held=own)
+        changed = Outcome({}, updates={"u": torch.ones(2) + moved}, before=own)
         for eager, compiled in ((unchanged, changed), (changed, unchanged)):
             (row,) = outcome_of("debug", eager, compiled, lambda: Outcome({}), torch.float32)
             assert (row.kind, row.name, row.ok) == ("update", "u", is_right)

@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 
 from dort_compare import compare
 from dort_compare.trace import run_module
-from dort_compare.trace.eager_modules import Held, module_values
+from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place
 from dort_compare.trace.modules import Call
 
@@ -69,7 +69,7 @@ def test_a_module_called_twice_has_two_calls() -> None:
 
 def test_what_is_written_afterwards_is_not_held() -> None:
     model, held = Two(), {}
-    with module_values(model, lambda place, tensor: held.__setitem__(place, Held(tensor))):
+    with module_values(model, lambda place, tensor: held.__setitem__(place, EagerValue(tensor))):
         run_module(model, dict(model.named_parameters()), Call((torch.randn(3, 4),)))
     assert held[Place("output", ModuleCall("drop", 0), "")].tensor is None
     assert held[Place("output", ModuleCall("lin", 1), "")].tensor is not None

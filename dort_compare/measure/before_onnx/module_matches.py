@@ -17,7 +17,7 @@ from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
 from dort_compare.measure.noise.scatter import Scatter
-from dort_compare.trace.eager_modules import Held
+from dort_compare.trace.eager_modules import EagerValue
 from dort_compare.trace.module_calls import Place
 
 
@@ -61,10 +61,10 @@ class Matches:
     ``precision`` is the coarsest dtype that the model computes in.
     """
 
-    def __init__(self, expected: Mapping[Place, Held], precision: torch.dtype | None) -> None:
+    def __init__(self, expected: Mapping[Place, EagerValue], precision: torch.dtype | None) -> None:
         self.found: dict[Place, Match] = {}
-        self.dtypes = {place: held.dtype for place, held in expected.items()}
-        self.shapes = {place: held.shape for place, held in expected.items()}
+        self.dtypes = {place: held.value.dtype for place, held in expected.items()}
+        self.shapes = {place: held.value.shape for place, held in expected.items()}
         self.written: set[Place] = set()
         self._held = dict(expected)
         self._precision = precision

@@ -19,7 +19,7 @@ from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
 from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
 from dort_compare.measure.outcome import OutcomeRow, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
-from dort_compare.trace.eager_modules import Held, module_values
+from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
 from dort_compare.trace.watched import See, run_watched
@@ -32,7 +32,7 @@ class EagerModules:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self.held: dict[Place, Held] = {}
+        self.held: dict[Place, EagerValue] = {}
         self.calls = ModuleCalls(model)
         self._known: set[object] = set()
 
@@ -44,7 +44,7 @@ class EagerModules:
 
     def _hold(self, place: Place, tensor: torch.Tensor) -> None:
         """What one module took as another returned it is held once."""
-        held = Held(tensor)
+        held = EagerValue(tensor)
         if place.kind != "input" or held.content not in self._known:
             self.held[place] = held
         self._known.add(held.content)

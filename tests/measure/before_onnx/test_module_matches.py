@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from dort_compare.align.sightings import Sighting
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.noise.scatter import Scatter
-from dort_compare.trace.eager_modules import Held
+from dort_compare.trace.eager_modules import EagerValue
 from dort_compare.trace.module_calls import ModuleCall, Place
 
 CALL = ModuleCall("block", 0)
@@ -20,7 +20,7 @@ RIGHT = torch.arange(6.0).reshape(2, 3)
 
 def suspicious(value: Tensor) -> Matches:
     """What holds ``value`` against eager's at one place."""
-    matches = Matches({PLACE: Held(RIGHT)}, None)
+    matches = Matches({PLACE: EagerValue(RIGHT)}, None)
     matches.see(Sighting("output", CALL, value, ""))
     assert set(matches.suspects) == {PLACE}
     return matches

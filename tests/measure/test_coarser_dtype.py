@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dort_compare.measure.held import but_for_masks
+from dort_compare.measure.coarser_dtype import but_for_masks
 
 MASKED = torch.tensor([1.5, torch.finfo(torch.float32).min])
 
