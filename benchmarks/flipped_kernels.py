@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import torch
 from pages import flags, page, show
@@ -94,7 +95,7 @@ def rows(threads: int) -> Iterator[list[str]]:
         grad, x, weight = case.tensors()
         traced = make_fx(lambda *tensors, by_torch=case.by_torch: by_torch(*tensors))(grad, x, weight)
         traced.graph.eliminate_dead_code()
-        lowered = lower(traced, "backward", 18).to_proto()
+        lowered = ir.to_proto(lower(traced, "backward", 18).model)
         kind = next(node.op_type for node in lowered.graph.node if node.op_type.startswith("Conv"))
         feeds = {value.name: tensor for value, tensor in zip(lowered.graph.input, (grad, x, weight), strict=True)}
         ways = {

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import onnx
+import onnx_ir as ir
 import torch
 from pages import flags, page, show
 from sessions import result, session
@@ -53,7 +54,7 @@ def rows(threads: int) -> Iterator[list[str]]:
     for what, (shape, dims) in SUMS.items():
         by_torch = partial(torch.sum, dim=dims)
         traced = make_fx(by_torch)(torch.empty(shape))
-        models = (at_once(shape, dims), lower(traced, "inference", 18).to_proto())
+        models = (at_once(shape, dims), ir.to_proto(lower(traced, "inference", 18).model))
         once, here = (partial(result, session(model, threads)) for model in models)
         ways = {"once": once, "here": here, "torch": by_torch}
         random = torch.rand(shape, generator=torch.Generator().manual_seed(0))

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import torch
 from pages import flags, page, show
 from sessions import result, session
@@ -51,7 +52,7 @@ def by_torch(x: torch.Tensor, inverse: bool) -> torch.Tensor:
 def ways(n: int, dtype: torch.dtype, inverse: bool, threads: int) -> dict[str, Way]:
     """The three, by name."""
     torchs = partial(by_torch, inverse=inverse)
-    here = lower(make_fx(torchs)(torch.empty(BATCH, n, 2, dtype=dtype)), "inference", 20).to_proto()
+    here = ir.to_proto(lower(make_fx(torchs)(torch.empty(BATCH, n, 2, dtype=dtype)), "inference", 20).model)
     once = by_operator(n, dtype, inverse)
     return {
         "DFT": partial(result, session(once, threads)),

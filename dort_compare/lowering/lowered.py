@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import onnx
 import onnx_ir as ir
 
 from dort_compare.provenance import Phase
@@ -18,6 +17,3 @@ class Lowered:
     model: ir.Model
     signature: Signature
     phase: Phase
-
-    def to_proto(self) -> onnx.ModelProto:
-        return ir.to_proto(self.model)

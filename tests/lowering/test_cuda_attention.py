@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
@@ -102,7 +103,7 @@ def compiled(function: Callable[..., Any], opset: int) -> tuple[Callable[..., An
     def compiler(phase: Phase) -> Callable[..., Any]:
         def compile_graph(module: fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
             lowered = lower(module, phase, opset)
-            onnx.checker.check_model(lowered.to_proto(), full_check=True)
+            onnx.checker.check_model(ir.to_proto(lowered.model), full_check=True)
             program = Program(lowered.model, lowered.signature, SessionSettings(("cpu",)))
             graphs[phase] = Graph(module, lowered)
 
@@ -270,7 +271,7 @@ def test_what_only_the_kernel_needs_is_marked_as_opaque(family, opaque):
 
 def test_the_mark_is_in_the_file():
     _, _, graph = results(Attention(EFFICIENT))
-    outputs = graph.lowered.to_proto().graph.output
+    outputs = ir.to_proto(graph.lowered.model).graph.output
     assert [any(p.key == OPAQUE for p in output.metadata_props) for output in outputs] == [False, False, True, True]
 
 
@@ -315,7 +316,7 @@ def test_the_lengths_of_a_graph_on_a_cuda_device():
     for node, position in zip(lengths, (4, 5), strict=True):
         node.meta["val"] = call.meta["val"][position]
     graph.output(tuple(lengths))
-    model = lower(fx.GraphModule({}, graph), "forward", 18).to_proto()
+    model = ir.to_proto(lower(fx.GraphModule({}, graph), "forward", 18).model)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = {value.name: torch.randn(value.shape).numpy() for value in session.get_inputs()}
     assert [result.item() for result in session.run(None, feeds)] == [5, 7]

@@ -170,5 +170,5 @@ def test_what_torch_traced_on_cuda_is_lowered_so(device: str, monkeypatch: pytes
     place = graph.call_function(operator.getitem, (values, 1))
     place.meta["val"] = values.meta["val"][1]
     graph.output((place,))
-    model = lower(fx.GraphModule({}, graph), "inference", newest_opset()).to_proto()
+    model = ir.to_proto(lower(fx.GraphModule({}, graph), "inference", newest_opset()).model)
     assert ("Range" in [node.op_type for node in model.graph.node]) == (device == "cuda")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from op_calls import CPU
@@ -278,7 +279,7 @@ def program_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Prog
     node.meta["val"] = function(*tree_map(lambda a: nodes[a].meta["val"] if a in nodes else a, arguments))
     graph.output((node,))
     lowered = lower(fx.GraphModule({}, graph), "inference", OLDEST_OPSET)
-    onnx.checker.check_model(lowered.to_proto(), full_check=True)
+    onnx.checker.check_model(ir.to_proto(lowered.model), full_check=True)
     return Program(lowered.model, lowered.signature, CPU)
 
 

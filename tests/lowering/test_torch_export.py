@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
@@ -85,7 +86,7 @@ def capture(
 def run(lowered: Lowered, inputs: list[Any]) -> dict[str, Tensor]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    model = lowered.to_proto().SerializeToString()
+    model = ir.to_proto(lowered.model).SerializeToString()
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [graph_input.name for graph_input in lowered.signature.inputs]
     feeds = {name: torch.as_tensor(value).numpy() for name, value in zip(names, inputs, strict=True)}
@@ -103,7 +104,7 @@ def distance(actual: Tensor, expected: Tensor) -> float:
 
 def check_legal(lowered: Lowered, graph: Graph) -> None:
     """What must hold of every export: a legal model, inputs and outputs by name, provenance, no racy scatter."""
-    proto = lowered.to_proto()
+    proto = ir.to_proto(lowered.model)
     onnx.checker.check_model(proto, full_check=True)
     placeholders = [node.name for node in graph.module.graph.nodes if node.op == "placeholder"]
     assert [value.name for value in proto.graph.input] == placeholders

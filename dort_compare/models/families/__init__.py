@@ -11,7 +11,7 @@ from dort_compare.errors import UsageError
 from dort_compare.models.families import experts, recurrent, speech, text, vision
 from dort_compare.models.families.family import Member
 
-__all__ = ["FAMILIES", "Member", "build_family"]
+__all__ = ["FAMILIES", "build_family"]
 
 FAMILIES: Mapping[str, Callable[[], Member]] = MappingProxyType(
     {**text.MEMBERS, **vision.MEMBERS, **speech.MEMBERS, **recurrent.MEMBERS, **experts.MEMBERS}
