@@ -10,6 +10,7 @@ import onnx
 from dort_compare import provenance
 from dort_compare.captures import reads_of
 from dort_compare.provenance import Provenance
+from dort_compare.trace.casts import computing
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,16 @@ class OnnxValue:
     opaque: str | None = None
     held_in: str | None = None
     fused: tuple[str, ...] = ()
+
+    @property
+    def rounds_between(self) -> bool:
+        """Whether several nodes make the value that may round to its dtype on their way: those that compute in no wider
+        one, or have casts between them."""
+        places = computing(self.op_types)
+        if len(places) < 2:
+            return False
+        between = self.op_types[places[0] : places[-1]]
+        return self.computed_in is None or any(op_type.startswith("Cast") for op_type in between)
 
 
 def values_of_fx_nodes(model: onnx.ModelProto) -> Mapping[str, OnnxValue]:

@@ -20,7 +20,6 @@ from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
 from dort_compare.provenance import Phase, Provenance, source_code, target_name
-from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
@@ -167,16 +166,6 @@ def _is_unmoved(own: torch.Tensor, runs: Sequence[torch.Tensor | ExecutionError]
     return local is not None and distance(local, own).equal
 
 
-def rounds_between(onnx: OnnxValue) -> bool:
-    """Whether several nodes make a value that may round to its dtype on their way: those that compute in no wider one,
-    or have casts between them."""
-    computing = [i for i, op_type in enumerate(onnx.op_types) if op_type not in COMPUTE_NOTHING]
-    if len(computing) < 2:
-        return False
-    between = onnx.op_types[computing[0] : computing[-1]]
-    return onnx.computed_in is None or any(op_type.startswith("Cast") for op_type in between)
-
-
 def _local(
     executed: Executed, whole: Distance | None, held: torch.dtype | None, onnx: OnnxValue
 ) -> tuple[LocalError | None, str | None]:
@@ -193,7 +182,7 @@ def _local(
         expected, value = as_held(expected, held).to(held), value.to(held)
     if whole is None:
         whole = distance(expected, value).between("torch", "ONNX")
-    local = local_error(executed.replay, step.node, expected, value, whole, rounds_between=rounds_between(onnx))
+    local = local_error(executed.replay, step.node, expected, value, whole, rounds_between=onnx.rounds_between)
     changes = sum(not distance(values[0], other).equal for other in values[1:])
     return (
         local,

@@ -15,7 +15,6 @@ from dort_compare.dtypes import is_complex_tensor
 from dort_compare.errors import ExecutionError, UsageError, nearest
 from dort_compare.fx_graph import shown_call
 from dort_compare.measure.distance.metrics import deviation, distance
-from dort_compare.measure.judging import rounds_between
 from dort_compare.measure.noise.extremes import has_same_extremes, scale_but_for_extremes
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.local import local_error
@@ -162,7 +161,7 @@ def _result(onnx_value: OnnxValue, step: Step, replay: Replay, made: Mapping[str
     floor = rounding(expected.dtype) * scale
     if isinstance(made, str):
         return Result(name, expected, exact, None, floor, made)
-    whole, rounds = distance(expected, made[name]), rounds_between(onnx_value)
+    whole, rounds = distance(expected, made[name]), onnx_value.rounds_between
     error = local_error(replay, step.node, expected, made[name], whole, rounds_between=rounds)
     is_open = error.is_noise and not expected.is_floating_point() and not error.distance.equal
     among = None if error.is_noise else error.among

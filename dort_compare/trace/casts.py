@@ -14,6 +14,11 @@ COMPUTE_NOTHING = RESHAPES | {"Identity", "Cast", "Transpose"}
 """Operators that move elements, or give them another dtype."""
 
 
+def computing(op_types: Iterable[str]) -> list[int]:
+    """The places of the operators that compute something: what several of them make is rounded on its way."""
+    return [i for i, op_type in enumerate(op_types) if op_type not in COMPUTE_NOTHING]
+
+
 def cast_to(reads: Iterable[tuple[onnx.NodeProto, Iterable[str]]]) -> dict[str, torch.dtype]:
     """By name, the dtypes that values are cast to by all that reads them, if that is one; ``reads`` holds nodes, each
     with the names that it reads."""

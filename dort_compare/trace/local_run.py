@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from dort_compare.errors import ExecutionError
-from dort_compare.trace.casts import COMPUTE_NOTHING, cast_to
+from dort_compare.trace.casts import cast_to, computing
 from dort_compare.trace.parts import Parts
 
 Values = dict[str, torch.Tensor | ExecutionError]
@@ -46,8 +46,7 @@ class LocalRun:
 
     def goes_in_steps(self, target: str) -> bool:
         """Whether several nodes compute ``target``, each of which rounds what it makes."""
-        nodes = (self._parts.nodes[i] for i in self._reads[target])
-        return sum(node.op_type not in COMPUTE_NOTHING for node in nodes) > 1
+        return len(computing(self._parts.nodes[i].op_type for i in self._reads[target])) > 1
 
     def cast_to(self, target: str) -> dict[str, torch.dtype]:
         """Of what the nodes of ``target`` read of the reference, what all of them cast to one dtype, and to which."""
