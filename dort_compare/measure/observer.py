@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,19 +10,16 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from dort_compare.errors import level_of, one_line
 from dort_compare.measure.distance.metrics import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error
-from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
+from dort_compare.measure.noise.scatter import Sample, Scatter, samples
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import Phase
 from dort_compare.trace import GraphRun, Step
 from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.shaken import shaken
-
-_LOG = logging.getLogger("dort_compare.measure")
 
 Execution = Literal["lowered", "optimized"]
 
@@ -142,16 +138,15 @@ def settle(observers: Sequence[Observer], run: GraphRun) -> None:
     A sample costs a run of the graph in float64; there are at most sixteen, and none where nothing is unsettled.
     """
     scatters: dict[fx.Node, Scatter] = {}
-    for seed, sample in enumerate(SAMPLES):
+
+    def asks() -> bool:
+        return any(observer.unsettled for observer in observers)
+
+    def scattered(seed: int, sample: Sample) -> dict[fx.Node, Scatter]:
         expected = {node: value for observer in observers for node, value in observer.unsettled.items()}
-        if not expected:
-            break
-        try:
-            found = _scattered(run, seed, sample, expected)
-        except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
-            told = "%s graph %d: scatter is known of %d runs, the next one fails: %s"
-            _LOG.log(level_of(problem), told, run.phase, run.index, seed, one_line(problem))
-            break
+        return _scattered(run, seed, sample, expected)
+
+    for _, found in samples(asks, scattered, f"{run.phase} graph {run.index}: "):
         scatters |= {node: scatters.get(node, Scatter()) | scatter for node, scatter in found.items()}
         for observer in observers:
             observer.settle(scatters)

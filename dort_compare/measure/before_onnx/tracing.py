@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,18 +12,15 @@ from torch import fx, nn
 from dort_compare.align.sightings import Lookout, RunGraph, Sighting
 from dort_compare.align.traced_calls import modules_of
 from dort_compare.backends import DebugBackend
-from dort_compare.errors import level_of, one_line
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
-from dort_compare.measure.noise.scatter import SAMPLES, Sample, Scatter
+from dort_compare.measure.noise.scatter import Sample, Scatter, samples
 from dort_compare.measure.outcome import OutcomeRow, Scatters, outcome_scatters, within
 from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
 from dort_compare.trace.shaken import shaken
 from dort_compare.trace.watched import See, run_watched
-
-_LOG = logging.getLogger("dort_compare.measure")
 
 
 class EagerModules:
@@ -101,15 +97,11 @@ class Tracing:
         """
         scatters: Scatters = {}
         places: dict[Place, Scatter] = {}
-        for seed, sample in enumerate(SAMPLES):
-            if not self._matches.suspects and all(row.ok for row in within(rows, scatters)):
-                break
-            try:
-                shown = self._shaken(seed, sample, places)
-            except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
-                told = "scatter is known of %d runs, the next one fails: %s"
-                _LOG.log(level_of(problem), told, seed, one_line(problem))
-                break
+
+        def asks() -> bool:
+            return bool(self._matches.suspects) or not all(row.ok for row in within(rows, scatters))
+
+        for sample, shown in samples(asks, lambda seed, sample: self._shaken(seed, sample, places)):
             scatters = outcome_scatters(self.reference, shown, sample, scatters)
             self._matches.settle(places)
         return scatters

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from dort_compare.dtypes import in_parts
+from dort_compare.errors import level_of, one_line
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.gaps import Gaps
+
+_LOG = logging.getLogger("dort_compare.measure")
+_Shown = TypeVar("_Shown")
 
 
 class Sample(NamedTuple):
@@ -27,6 +33,25 @@ class Sample(NamedTuple):
 SAMPLES = (Sample(1.0, 4.0),) * 8 + (Sample(4.0, 1.25),) * 8
 """So many at most. A threshold that a rounding crosses every second time is missed by eight once in 256; one that only
 larger roundings cross shows in no other than the wide ones, where a jump over it is as far in each."""
+
+
+def samples(
+    asks: Callable[[], bool], run: Callable[[int, Sample], _Shown], where: str = ""
+) -> Iterator[tuple[Sample, _Shown]]:
+    """The samples with what ``run`` shows in each, given a seed and the sample, for as long as anything still ``asks``.
+
+    They end where one fails, which is logged with ``where``.
+    """
+    for seed, sample in enumerate(SAMPLES):
+        if not asks():
+            return
+        try:
+            shown = run(seed, sample)
+        except Exception as problem:  # noqa: BLE001  (sizes and checks that depend on data may not stand a rounding)
+            told = "%sscatter is known of %d runs, the next one fails: %s"
+            _LOG.log(level_of(problem), told, where, seed, one_line(problem))
+            return
+        yield sample, shown
 
 
 @dataclass(frozen=True)
