@@ -16,9 +16,10 @@ from dort_compare.align.laid_out import Seen, laid_out
 from dort_compare.align.orders import Order, Orders
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
-from dort_compare.errors import ExecutionError, UsageError, told
+from dort_compare.errors import ExecutionError, UsageError
 from dort_compare.measure.diff.rounds import Rounds
 from dort_compare.measure.diff.verdict import findings
+from dort_compare.problems import as_dump_error
 from dort_compare.report.diff import Diff
 from dort_compare.report.progress import Waiting
 from dort_compare.runtime.providers import ProviderSpec, SessionSettings
@@ -55,7 +56,7 @@ def diff(
     if inputs is not None and not isinstance(inputs, Mapping):
         raise UsageError(f"inputs is a {type(inputs).__name__}; give tensors by input name, or None for random ones")
     flows = _flow(first, "first"), _flow(second, "second")
-    with told(f"{flows[0].title} or {flows[1].title}"), Waiting() as waiting:
+    with as_dump_error(f"{flows[0].title} or {flows[1].title}"), Waiting() as waiting:
         return _diff(flows, inputs, seed, engine, provider, waiting)
 
 
@@ -81,7 +82,7 @@ def _flow(model: Model, title: str) -> Dataflow:
     read, title = (
         (model, title) if isinstance(model, onnx.ModelProto) else (read_model(Path(model), beside=True), str(model))
     )
-    with told(title):
+    with as_dump_error(title):
         return Dataflow.of(with_wide_outputs(read), title)
 
 

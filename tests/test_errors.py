@@ -13,8 +13,9 @@ from torch import nn
 
 from dort_compare import compare
 from dort_compare.cli import main
-from dort_compare.errors import DumpError, out_of_memory, told
+from dort_compare.errors import DumpError
 from dort_compare.offline import check
+from dort_compare.problems import as_dump_error, out_of_memory
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_what_torch_refuses_names_the_node_and_has_its_cause(dump: Path, caplog:
 
 @pytest.mark.parametrize("kind", [RuntimeError, OSError])
 def test_what_kernels_and_the_system_raise_is_no_mistake_of_ours(kind: type[Exception]) -> None:
-    with pytest.raises(DumpError, match=f"it cannot be run: {kind.__name__}"), told("it"):
+    with pytest.raises(DumpError, match=f"it cannot be run: {kind.__name__}"), as_dump_error("it"):
         raise kind("no")
 
 

@@ -12,8 +12,8 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"checks", "dtypes", "errors", "files", "plain", "provenance", "randomness", "scalars", "signature", "unset"}
-    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "stages", "views", "writes"},
+    {"checks", "dtypes", "errors", "files", "plain", "problems", "provenance", "randomness", "scalars", "signature"}
+    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "stages", "unset", "views", "writes"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},
@@ -27,7 +27,7 @@ FLOORS = [
     {"__init__", "__main__"},
 ]
 NEIGHBOURS = {
-    "checks", "descriptors", "files", "plain", "provenance", "scalars", "signature", "views",
+    "checks", "descriptors", "files", "plain", "problems", "provenance", "scalars", "signature", "views",
     "api", "cli", "doctor", "offline"
 }  # fmt: skip
 """Rooms that may import others of their own floor."""

@@ -23,8 +23,9 @@ from dort_compare.cli.options import HELP
 from dort_compare.cli.report import report
 from dort_compare.cli.repro import repro
 from dort_compare.cli.run import run
-from dort_compare.errors import DortError, UserCodeError, out_of_memory
+from dort_compare.errors import DortError, UserCodeError
 from dort_compare.plain import printable, readable
+from dort_compare.problems import out_of_memory
 
 DIVERGES, WRONG_CALL, BUG, BROKEN_PIPE = 1, 2, 3, 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

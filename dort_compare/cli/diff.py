@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dort_compare.cli import options
-from dort_compare.errors import UsageError, said
+from dort_compare.errors import UsageError
 from dort_compare.files import check_files
 from dort_compare.plain import printable
+from dort_compare.problems import said
 
 if TYPE_CHECKING:
     import torch

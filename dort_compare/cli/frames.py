@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dort_compare.errors import DortError, UserCodeError, out_of_memory
+from dort_compare.errors import DortError, UserCodeError
+from dort_compare.problems import out_of_memory
 
 _OURS = str(Path(__file__).parent.parent)
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -15,7 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from onnx import external_data_helper
 
 from dort_compare.dump.files import NewFiles
-from dort_compare.errors import DumpError, said
+from dort_compare.errors import DumpError
+from dort_compare.problems import said
 
 INLINE = 2**30
 """Bytes of constants that an ONNX file may hold itself; a protobuf ends at twice as many."""

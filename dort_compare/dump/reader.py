@@ -19,7 +19,8 @@ from dort_compare.dump.graph_file import FindTarget, read_graph
 from dort_compare.dump.model_file import read_model
 from dort_compare.dump.tensors import load_tensors
 from dort_compare.dump.writer import ENDINGS, MANIFEST, SCHEMA
-from dort_compare.errors import DumpError, said
+from dort_compare.errors import DumpError
+from dort_compare.problems import said
 from dort_compare.provenance import Phase
 from dort_compare.scalars import is_number
 
@@ -74,7 +75,7 @@ class DumpedGraph:
         try:
             return read_graph(text, constants, find_target, place)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as e:
-            text = f"it lacks {e}" if isinstance(e, KeyError) else " ".join(str(e).split())
+            text = f"it lacks {e}" if isinstance(e, KeyError) else said(e)
             raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from e
 
     def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from dort_compare.dtypes import in_parts
 from dort_compare.errors import DumpError
 from dort_compare.files import shared
+from dort_compare.problems import said
 
 _STRIDES = "strides"
 _COMPLEX = "complex"
@@ -50,7 +51,7 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
             whole = {name: torch.view_as_complex(each) if name in halves else each for name, each in read.items()}
             return {name: _checked(each, strides.get(name)) for name, each in whole.items()}
     except (OSError, SafetensorError, RecursionError, RuntimeError, ValueError, TypeError, AttributeError) as problem:
-        raise DumpError(f"{path} cannot be read: {' '.join(str(problem).split())}") from None
+        raise DumpError(f"{path} cannot be read: {said(problem)}") from None
 
 
 def _checked(tensor: torch.Tensor, stride: list[int] | None) -> torch.Tensor:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from dort_compare.errors import DortError, UnsupportedGraphError, one_line
 from dort_compare.fx_graph import call_of
 from dort_compare.lowering.lower import Walk, foreign_kind
+from dort_compare.problems import said
 from dort_compare.provenance import Phase
 
 
@@ -86,4 +87,4 @@ def reason_of(problem: Exception) -> str:
     """The reason in one line; for an error that is none of ours, its type as well."""
     if isinstance(problem, UnsupportedGraphError):
         return problem.reason
-    return " ".join(str(problem).split()) if isinstance(problem, DortError) else one_line(problem)
+    return said(problem) if isinstance(problem, DortError) else one_line(problem)

@@ -9,9 +9,10 @@ from torch import fx
 
 from dort_compare.align import values_of_fx_nodes
 from dort_compare.align.provenance import OnnxValue
-from dort_compare.errors import DortError, out_of_memory
+from dort_compare.errors import DortError
 from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
+from dort_compare.problems import out_of_memory
 from dort_compare.provenance import described
 from dort_compare.trace import GraphRun
 from dort_compare.trace.four_executions import MEMORY, Executed, executions

@@ -12,9 +12,10 @@ from dort_compare.align.adopted import adopted, typed
 from dort_compare.align.graph_outputs import returned_shapes
 from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
-from dort_compare.errors import DumpError, ExecutionError, UsageError, told
+from dort_compare.errors import DumpError, ExecutionError, UsageError
 from dort_compare.lowering.targets import find_target
 from dort_compare.offline.refusals import refuse_made_twice, refuse_other_inputs, refuse_other_order, refuse_unlike
+from dort_compare.problems import as_dump_error
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider, SessionSettings, with_cpu
 from dort_compare.runtime.session import make_session
@@ -104,7 +105,7 @@ def title(graph: DumpedGraph, model: Path | None) -> str:
 @contextmanager
 def running(what: str) -> Iterator[None]:
     """Within it a dump's graph runs: whatever fails there is a DumpError that says which one."""
-    with told(what):
+    with as_dump_error(what):
         try:
             yield
         except ExecutionError as problem:

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dort_compare.errors import UsageError, said
+from dort_compare.errors import UsageError
 from dort_compare.measure.history.runs import ReportedRun, is_one_model, run_of
+from dort_compare.problems import said
 from dort_compare.report.report import SCHEMA
 
 _TEXT = (str, type(None))

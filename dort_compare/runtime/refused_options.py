@@ -10,6 +10,7 @@ from typing import Any
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
+from dort_compare.problems import said
 from dort_compare.runtime.opsets import smallest_model
 from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
 
@@ -29,7 +30,7 @@ def refused_option(settings: SessionSettings, providers: Sequence[Provider]) -> 
         return None
     for name, value in tried.items():
         if (problem := _refusal({name: value}, providers)) is not None:
-            return UsageError(f"session option {name!r} cannot be {value!r}: {' '.join(str(problem).split())}")
+            return UsageError(f"session option {name!r} cannot be {value!r}: {said(problem)}")
     return None
 
 

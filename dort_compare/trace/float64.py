@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import is_floating_tensor
-from dort_compare.errors import raise_if_short
+from dort_compare.problems import raise_if_short
 from dort_compare.scalars import is_number, unbacked_symbols
 from dort_compare.trace.eager import Interpreter, Nested, reproducible
 from dort_compare.trace.fused_attention import PLAIN

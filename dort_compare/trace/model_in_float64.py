@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dort_compare.errors import level_of, one_line, out_of_memory
+from dort_compare.errors import one_line
+from dort_compare.problems import level_of, out_of_memory
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
 from dort_compare.trace.modules import Call, Outcome, restored, run_module
 from dort_compare.trace.wrapped import is_wrapper

@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import is_floating_tensor
-from dort_compare.errors import raise_if_short
 from dort_compare.fx_graph import attribute_of
+from dort_compare.problems import raise_if_short
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.eager import reproducible, runnable
 from dort_compare.trace.float64 import REFUSALS, call_in_float64

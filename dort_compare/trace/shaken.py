@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import HALF, in_parts, is_floating_tensor
-from dort_compare.errors import raise_if_short
+from dort_compare.problems import raise_if_short
 from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64

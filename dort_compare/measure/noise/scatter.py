@@ -11,9 +11,10 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from dort_compare.dtypes import in_parts
-from dort_compare.errors import level_of, one_line
+from dort_compare.errors import one_line
 from dort_compare.measure.distance.metrics import Distance, distance
 from dort_compare.measure.noise.gaps import Gaps
+from dort_compare.problems import level_of
 
 _LOG = logging.getLogger("dort_compare.measure")
 _Shown = TypeVar("_Shown")
