@@ -12,8 +12,9 @@ import dort_compare
 
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
-    {"checks", "dtypes", "errors", "files", "plain", "problems", "provenance", "randomness", "scalars", "signature"}
-    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "stages", "unset", "views", "writes"},
+    {"checks", "dtypes", "errors", "files", "plain", "problems", "protos", "provenance", "randomness", "scalars"}
+    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "signature", "stages", "unset", "views"}
+    | {"writes"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},

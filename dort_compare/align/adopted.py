@@ -17,6 +17,7 @@ from dort_compare.align.optimized import with_constants_made
 from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.reshaped import reshape
 from dort_compare.align.tensor_types import Type, are_merged, in_dtype, is_alike, is_static, sizes, types_of
+from dort_compare.protos import copy_of
 
 Fits = Callable[[str, Type | None], bool]
 """Whether a value of another model, of that name, may be one of ours of that type."""
@@ -168,8 +169,7 @@ def _outputs_by_position(own: onnx.ModelProto, other: onnx.ModelProto) -> dict[s
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of the model with the types that can be inferred, in which each value is declared once."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     _declare_once(copy.graph)
     return _inferred(copy)
 
@@ -198,8 +198,7 @@ def _declare_once(graph: onnx.GraphProto) -> None:
 def _types(model: onnx.ModelProto) -> dict[str, Type]:
     """The types of the values: those that follow from the nodes, which a tool may have changed under a declaration,
     else those that are declared."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = copy_of(model)
     del bare.graph.value_info[:]
     followed = {
         name: kind for name, kind in types_of(_inferred(bare)).items() if kind.elem_type and kind.HasField("shape")

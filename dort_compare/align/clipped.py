@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from dort_compare.captures import readers_of, rename_made, rename_read
+from dort_compare.protos import copy_of
 
 _CLIPS = ("Relu", "Clip")
 
@@ -25,8 +26,7 @@ def clipped_by_quantization(other: onnx.ModelProto, own: onnx.ModelProto) -> onn
     behind = {name: at for name, at in found.items() if at and at not in returned | found.keys()}
     if not behind:
         return other
-    model = onnx.ModelProto()
-    model.CopyFrom(other)
+    model = copy_of(other)
     exchanged = behind | {at: name for name, at in behind.items()}
     for node in model.graph.node:
         rename_made(node, exchanged)

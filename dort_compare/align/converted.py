@@ -15,6 +15,7 @@ from dort_compare.align.provenance import values_of_fx_nodes
 from dort_compare.align.tensor_types import Type, in_dtype, types_of
 from dort_compare.captures import rename_read
 from dort_compare.dtypes import coarsest, dtype_name, dtype_of_onnx, is_coarser
+from dort_compare.protos import replace_nodes
 from dort_compare.trace.casts import COMPUTE_NOTHING
 from dort_compare.trace.parts import Parts
 
@@ -117,8 +118,7 @@ def _cast_inputs(model: onnx.ModelProto, ours: Types) -> None:
     nodes = [*casts, *model.graph.node]
     for node in model.graph.node:
         rename_read(node, names)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
 
 
 def _held_coarser(model: onnx.ModelProto, expected: Types, theirs: Types) -> Iterator[Change]:

@@ -7,6 +7,8 @@ from types import MappingProxyType
 import onnx
 from onnx import TensorProto, helper
 
+from dort_compare.protos import copy_of
+
 _WIDER = MappingProxyType(
     {
         **dict.fromkeys(
@@ -26,8 +28,7 @@ def with_wide_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     wider = {output.name: _WIDER.get(output.type.tensor_type.elem_type) for output in model.graph.output}
     if not any(wider.values()):
         return model
-    shown = onnx.ModelProto()
-    shown.CopyFrom(model)
+    shown = copy_of(model)
     for output in shown.graph.output:
         if dtype := wider[output.name]:
             name = f"{output.name} as {TensorProto.DataType.Name(dtype).lower()}"

@@ -11,6 +11,7 @@ import onnx
 from dort_compare import provenance
 from dort_compare.align.tensor_types import Type
 from dort_compare.captures import rename_made, rename_read
+from dort_compare.protos import replace_nodes
 
 Step = Callable[[str, str, Type], onnx.NodeProto]
 """Makes a node of the name that it reads, the one that it makes, and the type of that."""
@@ -59,8 +60,7 @@ def there_and_back(model: onnx.ModelProto, changes: Iterable[Change], step: Step
         rename_made(node, made)
         steps = ((step(c.made(mark), c.name, c.wanted), step(c.name, c.read(mark), c.given)) for c in changed)
         nodes += [node, *map(inserted, chain.from_iterable(steps))]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
     for change in by_source.values():
         for each in {change.made(mark), change.read(mark)} - declared.keys():

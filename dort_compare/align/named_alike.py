@@ -6,6 +6,7 @@ from collections.abc import Set
 
 import onnx
 
+from dort_compare.protos import copy_of
 from dort_compare.provenance import FX_NODE, NAMED_ALIKE, metadata_of
 
 
@@ -17,8 +18,7 @@ def named_alike(model: onnx.ModelProto) -> frozenset[str]:
 
 def without_names(model: onnx.ModelProto, fx_nodes: Set[str]) -> onnx.ModelProto:
     """A copy of the model in which names alone make nothing stand for these FX nodes."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     for owner in (*copy.graph.value_info, *copy.graph.node):
         known = metadata_of(owner)
         if NAMED_ALIKE in known and not fx_nodes.isdisjoint(known.get(FX_NODE, "").split()):

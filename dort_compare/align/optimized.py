@@ -11,6 +11,7 @@ import torch
 from dort_compare import provenance
 from dort_compare.align.provenance import OnnxValue, node_name, values_of_fx_nodes
 from dort_compare.align.tensor_types import is_alike, types_of
+from dort_compare.protos import copy_of, replace_nodes
 from dort_compare.trace.parts import Parts
 
 _FOLDED = "/folded"
@@ -109,8 +110,7 @@ def with_constants_made(optimized: onnx.ModelProto, original: onnx.ModelProto) -
     folded = [tensor for tensor in optimized.graph.initializer if tensor.name in computed]
     if not folded:
         return optimized
-    model = onnx.ModelProto()
-    model.CopyFrom(optimized)
+    model = copy_of(optimized)
     nodes = []
     for tensor in model.graph.initializer:
         if tensor.name in computed:
@@ -119,8 +119,7 @@ def with_constants_made(optimized: onnx.ModelProto, original: onnx.ModelProto) -
             )
             tensor.name += _FOLDED
     nodes.extend(model.graph.node)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
     return model
 
 

@@ -12,6 +12,7 @@ from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype, to_torch_dtyp
 
 from dort_compare.captures import read_by
 from dort_compare.dtypes import in_parts
+from dort_compare.protos import copy_of
 from dort_compare.runtime.binding import as_ort, dense
 
 LIMIT = 2**30
@@ -51,8 +52,7 @@ def with_constants(
     """
     if not constants:
         return model
-    rest = onnx.ModelProto()
-    rest.CopyFrom(model)
+    rest = copy_of(model)
     del rest.graph.input[:]
     rest.graph.input.extend(value for value in model.graph.input if value.name not in constants)
     read = read_by(model.graph.node) | {value.name for value in model.graph.output}

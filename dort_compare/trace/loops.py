@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from dort_compare.captures import bodies, with_bodies
+from dort_compare.protos import copy_of
 from dort_compare.trace.schemas import plain_domain
 
 
@@ -22,8 +23,7 @@ def with_conditions(model: onnx.ModelProto) -> onnx.ModelProto:
     written = (model.graph.node, *(function.node for function in model.functions))
     if not any(map(_has_none, with_bodies(chain.from_iterable(written)))):
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy_of(model)
     for nodes in (made.graph.node, *(function.node for function in made.functions)):
         _add_conditions(nodes)
     return made

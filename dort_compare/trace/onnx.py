@@ -11,6 +11,7 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.errors import ExecutionError
+from dort_compare.protos import copy_of
 from dort_compare.runtime.binding import device_of
 from dort_compare.runtime.constants import as_torch
 from dort_compare.runtime.program import Argument
@@ -83,8 +84,7 @@ def _with_constants_of(model: onnx.ModelProto, made: onnx.ModelProto) -> onnx.Mo
 
 def _exposing(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     known = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(model)
+    exposed = copy_of(model)
     del exposed.graph.output[:]
     exposed.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in names)
     return exposed

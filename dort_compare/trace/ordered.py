@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import onnx
 
 from dort_compare.captures import bodies, reads_of
+from dort_compare.protos import copy_of, replace_nodes
 
 Graph = onnx.GraphProto | onnx.FunctionProto
 
@@ -16,8 +17,7 @@ def in_order(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, sorted where it is not, nested graphs and functions too; one that goes in a circle stays as it is."""
     if all(map(_is_sorted, (model.graph, *model.functions))):
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     for graph in (copy.graph, *copy.functions):
         _sort(graph)
     return copy
@@ -36,8 +36,7 @@ def _sort(graph: Graph) -> None:
     order = list(_order(graph.node))
     if len(order) == len(graph.node):
         nodes = [graph.node[i] for i in order]
-        del graph.node[:]
-        graph.node.extend(nodes)
+        replace_nodes(graph, nodes)
 
 
 def _order(nodes: Sequence[onnx.NodeProto]) -> Iterator[int]:
