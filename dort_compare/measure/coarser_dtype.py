@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from dort_compare.dtypes import as_held, dtype_name, infinite_from
-from dort_compare.measure.distance.metrics import Number
+from dort_compare.measure.distance.distances import Number
 from dort_compare.measure.noise.extremes import masks
 from dort_compare.measure.noise.floor import MOSTLY_NOISE
 from dort_compare.trace.four_executions import Executed

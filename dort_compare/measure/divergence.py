@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.reach import Lineage, Reach
 from dort_compare.measure.rows import Row, json_number
 
@@ -136,7 +136,7 @@ def _reason(divergence: Divergence, row: Row) -> str:
         right = {"ONNX": "torch", "torch": "ONNX"}.get(divergence.further or "")
         return found.finding + (f"; float64 has what {right} has" if right else "")
     where = " on the same operands" if row.local else ""
-    reason = f"max |torch - onnx| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
+    reason = f"{found.told('torch', 'onnx')}{where} where {row.noise_floor:.3g} is noise"
     if divergence.further is None:
         return reason
     errors = f"{divergence.onnx_vs_float64:.3g} against {divergence.torch_vs_float64:.3g}"

@@ -14,7 +14,8 @@ from dort_compare.errors import ExecutionError
 from dort_compare.fx_graph import shown_call
 from dort_compare.layouts import hints
 from dort_compare.measure.coarser_dtype import as_held_by, but_for_masks, what_is_lost
-from dort_compare.measure.distance.metrics import Distance, Measured, distance, measure
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import Measured, distance, measure
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error

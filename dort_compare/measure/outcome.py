@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from dort_compare.dtypes import HALF, coarsened, coarsest, dtype_name
 from dort_compare.errors import UsageError
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import inherited_error

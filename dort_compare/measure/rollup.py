@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rows import Row, json_number
 

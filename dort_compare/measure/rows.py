@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.picture import Picture
 from dort_compare.provenance import Phase
 

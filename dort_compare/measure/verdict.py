@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from dort_compare.measure.distance.metrics import Distance
+from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.divergence import Divergence, Judgement, at_row, float64_has, outside
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.reach import Lineage
@@ -144,7 +144,7 @@ def _made_there(rows: Sequence[Row], wrong: OutcomeRow, lineage: Lineage) -> Div
     for row in rows:
         is_result = row.shape == wrong.shape and lineage.may_be(row.graph, row.fx_node, wrong.kind, wrong.name)
         if is_result and row.local and (row.local.max_abs or 0) > departure / 2:
-            error = f"max |torch - onnx| = {row.local.max_abs:.3g} on the same operands"
+            error = f"{row.local.told('torch', 'onnx')} on the same operands"
             allowed = f"what its roundings may add up to is {row.noise_floor:.3g}"
             departs = f"{wrong.kind} {wrong.name} departs, where {wrong.noise_floor:.3g} is noise"
             return replace(at_row(row, lineage), reason=f"{error}; {allowed}, but {departs}")
@@ -179,7 +179,7 @@ def _may_reach(row: Row, wrong: OutcomeRow, lineage: Lineage | None) -> bool:
 def _enlarged(row: Row, what: str, lineage: Lineage | None, rows: Sequence[Row]) -> Divergence:
     """The cause that a value is which lies further apart than its operands, whose op, as far as known, is right."""
     assert row.inherited is not None
-    apart = row.inherited.finding or f"max |torch - onnx| = {row.inherited.max_abs:.3g}"
+    apart = row.inherited.finding or row.inherited.told("torch", "onnx")
     why = ""
     if row.local and _reads_the_same(row, {(each.graph, each.fx_node): each for each in rows}):
         why = (
@@ -216,7 +216,7 @@ def _outcome_reason(row: OutcomeRow) -> str:
         return "only one side has it"
     if row.distance.finding:
         return row.distance.finding + float64_has({"eager": row.torch_vs_float64, "compiled": row.onnx_vs_float64})
-    gap = f"max |eager - compiled| = {row.distance.max_abs:.3g} where {row.noise_floor:.3g} is noise"
+    gap = f"{row.distance.told('eager', 'compiled')} where {row.noise_floor:.3g} is noise"
     if row.backend != "debug":
         return f"{gap}, in the {row.backend} backend alone, whose values were not exposed"
     return (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from dort_compare.measure.distance.metrics import Distance
+from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
 from dort_compare.report.causes import BETWEEN_GRAPHS, verdict_line

@@ -7,7 +7,7 @@ import io
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from dort_compare.measure.distance.metrics import Distance
+from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable

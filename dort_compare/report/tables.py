@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.plain import readable
 
 

@@ -12,7 +12,7 @@ from torch import fx
 
 from dort_compare.align.sightings import GraphCall, Made, Sighting
 from dort_compare.dtypes import coarsened
-from dort_compare.measure.distance.metrics import Distance
+from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import Floor, InheritedError, inherited_error

@@ -14,7 +14,7 @@ from dort_compare.align.sightings import GraphCall
 from dort_compare.align.traced_calls import is_backward
 from dort_compare.dtypes import dtype_name
 from dort_compare.measure.before_onnx.module_matches import Match, Matches
-from dort_compare.measure.distance.metrics import Distance, Number
+from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.rows import json_number
 from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place

@@ -71,7 +71,7 @@ def _apart(first: Side, second: Side, each: OtherNumbers) -> str:
         side.shown(name, constant(side.flow, name)) for side, name in ((first, each.first), (second, each.second))
     )
     found = distance(one, other).between("the first", "the second")
-    return found.finding or f"max |first - second| = {found.max_abs:.3g}"
+    return found.finding or found.told("first", "second")
 
 
 class _Steps:

@@ -11,7 +11,8 @@ import onnx
 import torch
 
 from dort_compare.dtypes import dtype_name
-from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.distance.summary import summarize
 
 Mark = Literal["=", "~", "-", "+"]

@@ -15,7 +15,8 @@ from dort_compare.dtypes import coarsest, dtype_name
 from dort_compare.measure.diff.by_element import far_smaller
 from dort_compare.measure.diff.draws import Draws
 from dort_compare.measure.diff.two_models import Met
-from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.moved import Moved, MovedError, local_error_by_moving, moved_error

@@ -146,7 +146,7 @@ def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
     for name in second.flow.outputs:
         row = rows.get(name)
         if row is not None and row.status == "inherits":
-            apart = row.inherited.finding or f"max |first - second| = {row.inherited.max_abs:.3g}"
+            apart = row.inherited.finding or row.inherited.told("first", "second")
             yield f"output {name!r}: {apart}, although no value departs by itself: {why}"
 
 
@@ -206,7 +206,7 @@ def _size(row: ValueRow) -> str:
     if found.max_abs is None:
         return "no element can be compared"
     where = " on the same operands" if row.local else ""
-    return f"max |first - second| = {found.max_abs:.3g}{where} where {row.noise_floor:.3g} is noise"
+    return f"{found.told('first', 'second')}{where} where {row.noise_floor:.3g} is noise"
 
 
 def _differences(

@@ -8,15 +8,19 @@ from functools import cached_property
 
 import torch
 
+BLOCK = 2**17  # elements of a block: half a MiB in float32, one in float64
 _FEW = 2**15  # elements
 _NARROW = {torch.float32, torch.float16, torch.bfloat16}
 
 
-def blocks(tensors: Sequence[torch.Tensor], size: int, start: int = 0) -> Iterator[tuple[int, Sequence[torch.Tensor]]]:
-    """Cut tensors of one shape into parts of at most `size` elements, each with its first flat index.
+def blocks(
+    tensors: Sequence[torch.Tensor], size: int | None = None, start: int = 0
+) -> Iterator[tuple[int, Sequence[torch.Tensor]]]:
+    """Cut tensors of one shape into parts of at most `size` elements (None: `BLOCK`), each with its first flat index.
 
     The cut runs along the leading dimensions, so that a strided or expanded tensor is copied a block at a time.
     """
+    size = BLOCK if size is None else size
     first = tensors[0]
     if first.numel() <= size:
         if first.numel():
@@ -35,6 +39,11 @@ class Workspace:
     def __init__(self, size: int, device: torch.device) -> None:
         self._size, self._device = size, device
         self._slots: dict[object, torch.Tensor] = {}
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Workspace:
+        """Memory for the blocks of a tensor."""
+        return cls(min(BLOCK, tensor.numel()), tensor.device)
 
     def copy(self, slot: object, block: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """A flat copy of a block in a real `dtype`, valid until the slot is written again; the block itself where it

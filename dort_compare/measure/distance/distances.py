@@ -59,6 +59,10 @@ class Distance:
             return self
         return replace(self, finding=_SIDE.sub(lambda side: expected if side[0] == "expected" else got, self.finding))
 
+    def told(self, one: str, other: str) -> str:
+        """How far apart the largest elements lie, with these names of the two sides; ``max_abs`` has to be known."""
+        return f"max |{one} - {other}| = {self.max_abs:.3g}"
+
     def to_json(self) -> dict[str, object]:
         """The fields as strict JSON: infinity is the string "inf", None (not measured) is null; NaN never occurs."""
         fields = {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}

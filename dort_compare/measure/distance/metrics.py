@@ -12,10 +12,6 @@ from dort_compare.measure.distance.blocks import Floats, Workspace, blocks, fini
 from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.distance.tally import Tally
 
-__all__ = ["BLOCK", "Distance", "Measured", "Number", "deviation", "distance", "measure"]
-
-BLOCK = 2**17  # elements measured together: half a MiB of a block in float32, one in float64
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -57,7 +53,7 @@ def distance(expected: torch.Tensor, got: torch.Tensor) -> Distance:
     if not _share_an_integer_type(expected.dtype, got.dtype):
         return _of_floats(expected, [got])[0][0]
     tally = Tally()
-    for start, (expected_block, got_block) in blocks([expected, got], BLOCK):
+    for start, (expected_block, got_block) in blocks([expected, got]):
         tally.add_integers(start, expected_block.reshape(-1), got_block.reshape(-1))
     return tally.distance(expected, got)
 
@@ -70,9 +66,9 @@ def deviation(exact: torch.Tensor, value: torch.Tensor) -> float:
     if exact.shape != value.shape:
         raise ValueError(f"no deviation of shape {tuple(value.shape)} from {tuple(exact.shape)}")
     exact, value = _on_one_device([exact, value])
-    workspace = _workspace(exact)
+    workspace = Workspace.of(exact)
     largest = 0.0
-    for _, (exact_block, block) in blocks([exact, value], BLOCK):
+    for _, (exact_block, block) in blocks([exact, value]):
         referee = Floats(exact_block, "exact", workspace, torch.float64)
         largest = max(largest, _error(referee, Floats(block, "value", workspace, torch.float64), workspace))
     return largest
@@ -106,10 +102,10 @@ def _of_floats(
     """The distances of the others, and how far `expected` and the first of them deviate from `exact`."""
     dtype = torch.complex128 if any(t.is_complex() for t in (expected, *others)) else torch.float64
     tensors = _on_one_device([expected, *others] if exact is None else [expected, *others, exact])
-    workspace = _workspace(tensors[0])
+    workspace = Workspace.of(tensors[0])
     tallies = [Tally() for _ in others]
     torch_error, onnx_error = 0.0, 0.0
-    for start, parts in blocks(tensors, BLOCK):
+    for start, parts in blocks(tensors):
         reference = Floats(parts[0], "expected", workspace, dtype)
         referee = None if exact is None else Floats(parts[-1], "exact", workspace, dtype)
         error = 0.0 if referee is None else _error(referee, reference, workspace)
@@ -125,10 +121,6 @@ def _of_floats(
 
 def _error(exact: Floats, value: Floats, workspace: Workspace) -> float:
     return finite_extent(workspace.gap(exact.wide, value.exact))
-
-
-def _workspace(tensor: torch.Tensor) -> Workspace:
-    return Workspace(min(BLOCK, tensor.numel()), tensor.device)
 
 
 def _on_one_device(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

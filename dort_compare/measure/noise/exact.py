@@ -8,7 +8,6 @@ import torch
 from torch import fx
 
 from dort_compare.measure.distance.blocks import blocks
-from dort_compare.measure.distance.metrics import BLOCK
 from dort_compare.measure.noise.floor import rounding
 from dort_compare.measure.noise.sums import SUMS, factor
 
@@ -56,7 +55,7 @@ def right_elements(expected: torch.Tensor, value: torch.Tensor) -> torch.Tensor 
 
     So a mask of -1e9 or -1e4, far from the largest number of its dtype, is no measure for what it leaves as it is.
     """
-    if all(_are_right(one, other).all() for _, (one, other) in blocks([expected, value], BLOCK)):
+    if all(_are_right(one, other).all() for _, (one, other) in blocks([expected, value])):
         return None
     return _are_right(expected, value)
 

@@ -6,7 +6,8 @@ import torch
 
 from dort_compare.dtypes import infinite_from
 from dort_compare.measure.distance.blocks import blocks, finite_extent
-from dort_compare.measure.distance.metrics import BLOCK, Number, deviation
+from dort_compare.measure.distance.distances import Number
+from dort_compare.measure.distance.metrics import deviation
 from dort_compare.measure.noise.floor import rounding, rounding_of
 from dort_compare.measure.noise.small_parts import FAR
 
@@ -24,7 +25,7 @@ def may_be_extreme(scale: float, dtype: torch.dtype) -> bool:
 def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether NaN and the infinities stand where rounding float64's result puts them, to within a few roundings."""
     limit, few = torch.finfo(value.dtype).max, 1 + 4 * torch.finfo(value.dtype).eps
-    for _, (true, found) in blocks([exact, value], BLOCK):
+    for _, (true, found) in blocks([exact, value]):
         if not torch.equal(true.isnan(), found.isnan()):
             return False
         has_overflown = found.isinf() & ~((true.abs() * few >= limit) & (true.sign() == found.sign()))
@@ -36,7 +37,7 @@ def has_same_extremes(exact: torch.Tensor, value: torch.Tensor) -> bool:
 def scale_but_for_extremes(value: torch.Tensor) -> float:
     """The largest finite |element| that does not stand for infinity."""
     limit = infinite_from(value.dtype)
-    parts = (part for _, (part,) in blocks([value], BLOCK))
+    parts = (part for _, (part,) in blocks([value]))
     return max((finite_extent(part.masked_fill(part.abs() >= limit, 0)) for part in parts), default=0.0)
 
 
@@ -46,7 +47,7 @@ def but_for_extremes(expected: torch.Tensor, value: torch.Tensor) -> tuple[float
     Block by block: masks are added to the largest values of all.
     """
     scale, gap = 0.0, 0.0
-    for _, (one, other) in blocks([expected, value], BLOCK):
+    for _, (one, other) in blocks([expected, value]):
         extreme = extremes_of_both(one, other)
         pair = (one, other) if extreme is None else (one.masked_fill(extreme, 0), other.masked_fill(extreme, 0))
         scale, gap = max(scale, finite_extent(pair[0])), max(gap, deviation(*pair))

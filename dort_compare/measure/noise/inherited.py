@@ -10,7 +10,8 @@ from functools import partial
 import torch
 
 from dort_compare.dtypes import in_parts
-from dort_compare.measure.distance.metrics import Distance, Measured, Number, deviation, measure
+from dort_compare.measure.distance.distances import Distance, Number
+from dort_compare.measure.distance.metrics import Measured, deviation, measure
 from dort_compare.measure.noise.extremes import has_same_extremes, infinite_of_both
 from dort_compare.measure.noise.gaps import Gaps, hiding_elements, is_referee
 

@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import HALF
-from dort_compare.measure.distance.metrics import Distance, Number, deviation, distance
+from dort_compare.measure.distance.distances import Distance, Number
+from dort_compare.measure.distance.metrics import deviation, distance
 from dort_compare.measure.noise.edge import is_on_the_edge
 from dort_compare.measure.noise.exact import is_exact, right_elements
 from dort_compare.measure.noise.extremes import (

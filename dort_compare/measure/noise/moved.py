@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dort_compare.measure.distance.metrics import Number
+from dort_compare.measure.distance.distances import Number
 from dort_compare.measure.noise.extremes import but_for_extremes, extremes_of_both
 from dort_compare.measure.noise.floor import LOOSE, rounding, rounding_of
 from dort_compare.measure.noise.shake import furthest, furthest_by_element

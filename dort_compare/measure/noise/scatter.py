@@ -12,7 +12,8 @@ import torch
 
 from dort_compare.dtypes import in_parts
 from dort_compare.errors import one_line
-from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.problems import level_of
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from dort_compare.measure.distance.blocks import blocks, finite_extent
-from dort_compare.measure.distance.metrics import BLOCK
+from dort_compare.measure.distance.blocks import BLOCK, blocks, finite_extent
 from dort_compare.measure.noise.floor import rounding
 
 FAR = 16.0
@@ -80,7 +79,7 @@ def small_elements(
     smallest = allowed * torch.finfo(expected.dtype).smallest_normal
     levels = torch.zeros(expected.numel(), dtype=torch.uint8, device=expected.device)
     found: set[int] = set()
-    for start, parts in blocks([expected, value, inner.to(expected.device).expand(expected.shape)], BLOCK):
+    for start, parts in blocks([expected, value, inner.to(expected.device).expand(expected.shape)]):
         one, other, of = (part.reshape(-1).to(computed_in) for part in parts)
         gaps, sizes = (one - other).abs_(), one.abs()
         lost = of.clamp(max=largest) * rounding(computed_in) + smallest

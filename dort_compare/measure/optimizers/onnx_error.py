@@ -14,7 +14,8 @@ from dort_compare.align.optimized import Region, surviving, with_constants_made
 from dort_compare.align.provenance import node_name
 from dort_compare.dtypes import coarsest, dtype_of_onnx
 from dort_compare.errors import ExecutionError
-from dort_compare.measure.distance.metrics import Distance, distance
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.moved import Moved, MovedError, local_error_by_moving, moved_error
 from dort_compare.measure.noise.shake import shake

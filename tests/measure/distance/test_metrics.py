@@ -14,8 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.distance import metrics
-from dort_compare.measure.distance.metrics import Distance, deviation, distance
+from dort_compare.measure.distance import blocks
+from dort_compare.measure.distance.distances import Distance
+from dort_compare.measure.distance.metrics import deviation, distance
 
 INF, NAN = math.inf, math.nan
 INT64 = torch.iinfo(torch.int64)
@@ -395,7 +396,7 @@ def test_agrees_with_numpy_in_float64(pair: Pair) -> None:
 
 
 def test_the_largest_gap_may_lie_in_a_later_block_that_rounds_it_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "BLOCK", 2)
+    monkeypatch.setattr(blocks, "BLOCK", 2)
     expected, got = torch.tensor([1, 1, 1, -(2.0**-52)]), torch.tensor([1 + 2.0**-12, 1, 1, 2.0**-12])
     found = distance(expected, got)
     assert (found.max_abs, found.worst) == (2.0**-12 + 2.0**-52, (3,))
@@ -418,7 +419,7 @@ def test_what_lies_close_is_measured_as_in_float64(
     moved = expected.float() + apart * torch.randint(0, 2, expected.shape, generator=generator)
     got = in_range(moved).to(dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "BLOCK", size)
+        patch.setattr(blocks, "BLOCK", size)
         close, wide = distance(expected, got), distance(expected.double(), got.double())
     for name in ("equal", "different", "max_abs", "scale", "max_rel"):
         assert getattr(close, name) == getattr(wide, name), name
@@ -513,7 +514,7 @@ def test_blocks_are_invisible(pair: Pair, size: int, transposed: bool) -> None:
         pair = pair[0].T, pair[1].T
     whole = measure(pair)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "BLOCK", size)
+        patch.setattr(blocks, "BLOCK", size)
         cut = measure(pair)
     rounded = ("mean_abs", "cosine")  # sums, taken in another order
     for name, value in vars(whole).items():
@@ -552,13 +553,13 @@ def test_deviation_is_symmetric_and_sees_neither_blocks_nor_order(pair: Pair, si
     assert whole == deviation(value, exact) == (measure(pair).max_abs or 0)
     order = np.random.default_rng(random.getrandbits(32)).permutation(exact.numel())  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "BLOCK", size)
+        patch.setattr(blocks, "BLOCK", size)
         assert whole == deviation(exact, value) == deviation(exact.flatten()[order], value.flatten()[order])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_deviation_is_the_max_abs_of_distance(dtype, monkeypatch):
-    monkeypatch.setattr(metrics, "BLOCK", 7)
+    monkeypatch.setattr(blocks, "BLOCK", 7)
     exact = torch.linspace(-3, 5, 60, dtype=torch.float64).reshape(5, 12)
     value = (exact * 1.01).to(dtype)
     value[0, 3], value[4, 1] = math.nan, math.inf

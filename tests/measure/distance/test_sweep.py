@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dort_compare.measure.distance import metrics
+from dort_compare.measure.distance import blocks
 from dort_compare.measure.distance.metrics import deviation, distance, measure
 
 NARROW = [torch.float32, torch.float16, torch.bfloat16]
@@ -41,7 +41,7 @@ def executions(draw: st.DrawFn) -> list[torch.Tensor]:
 def test_one_sweep_is_every_measure_alone(tensors: list[torch.Tensor], size: int) -> None:
     expected, own, local, exact = tensors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "BLOCK", size)
+        patch.setattr(blocks, "BLOCK", size)
         found = measure(expected, own, local, exact)
         assert found.inherited == distance(expected, own)
         assert found.local == distance(expected, local)
@@ -49,19 +49,19 @@ def test_one_sweep_is_every_measure_alone(tensors: list[torch.Tensor], size: int
     assert found.onnx_vs_float64 == deviation(exact, own)
 
 
-@pytest.mark.parametrize("numel", [metrics.BLOCK - 1, metrics.BLOCK, metrics.BLOCK + 1, 3 * metrics.BLOCK + 5])
+@pytest.mark.parametrize("numel", [blocks.BLOCK - 1, blocks.BLOCK, blocks.BLOCK + 1, 3 * blocks.BLOCK + 5])
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_gap_at_the_border_of_a_block_is_found(numel: int, place: int) -> None:
     exact = torch.randn(numel, dtype=torch.float64)
     expected = exact.float()
     own, local = expected.clone(), expected.clone()
-    own[place], local[metrics.BLOCK // 2] = 100, -50
+    own[place], local[blocks.BLOCK // 2] = 100, -50
     found = measure(expected, own, local, exact)
     assert found.inherited.worst == (place % numel,)
     assert found.inherited.max_abs == abs(100 - expected[place].item())
     assert found.onnx_vs_float64 == abs(100 - exact[place].item())
     assert found.local is not None
-    assert (found.local.different, found.local.worst) == (1, (metrics.BLOCK // 2,))
+    assert (found.local.different, found.local.worst) == (1, (blocks.BLOCK // 2,))
     assert found.torch_vs_float64 == (exact - expected.double()).abs().max()
 
 

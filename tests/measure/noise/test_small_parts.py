@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dort_compare.measure.distance import blocks
 from dort_compare.measure.noise import small_parts
 from dort_compare.measure.noise.floor import rounding
 
@@ -114,6 +115,7 @@ def test_blocks_and_strides_do_not_matter(seed, shape, block):
     turned = tuple(t.transpose(0, -1).contiguous().transpose(0, -1) for t in (right, wrong))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_parts, "BLOCK", block)
+        patch.setattr(blocks, "BLOCK", block)
         found = list(small_parts.small_parts(*turned, ALLOWED))
         of_elements = list(small_parts.small_elements(*turned, ALLOWED, ANY))
     elements = torch.stack([torch.zeros(shape, dtype=torch.bool), *of_elements])
