@@ -23,13 +23,13 @@ FLOORS = [
     {"measure"},
     {"report"},
     {"comparison"},
-    {"api", "cli", "doctor", "offline", "onnx_diff", "repro"},
-    {"testing"},
+    {"api", "onnx_diff", "repro"},
+    {"doctor", "offline"},
+    {"cli", "testing"},
     {"__init__", "__main__"},
 ]
 NEIGHBOURS = {
     "checks", "descriptors", "files", "plain", "problems", "provenance", "scalars", "signature", "views",
-    "api", "cli", "doctor", "offline"
 }  # fmt: skip
 """Rooms that may import others of their own floor."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
