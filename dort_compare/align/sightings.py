@@ -23,7 +23,7 @@ from dort_compare.align.traced_calls import (
     regenerated,
     traced_calls,
 )
-from dort_compare.backends.record import TracedGraph
+from dort_compare.backends.recorded_runs import TracedGraph
 from dort_compare.trace.module_calls import Identity, Kind, ModuleCall, ModuleCalls, leaves, on_gradient
 from dort_compare.trace.watched import See
 

@@ -4,6 +4,6 @@ from dort_compare.backends.debug import DebugBackend, debug_backend, debug_compi
 from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.onnxrt import onnxrt
 from dort_compare.backends.options import Options
-from dort_compare.backends.record import CompiledGraph, Run
+from dort_compare.backends.recorded_runs import CompiledGraph, Run
 
 __all__ = ["CompiledGraph", "DebugBackend", "Fallback", "Options", "Run", "debug_backend", "debug_compiler", "onnxrt"]

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import fx
 
-from dort_compare.backends.handed import Handed, Source, handed, returned
 from dort_compare.backends.levels import is_light
+from dort_compare.backends.piece_boundary import Handed, Source, handed, returned
 from dort_compare.fx_graph import attribute_of, graph_of
 
 

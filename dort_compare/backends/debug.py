@@ -18,7 +18,7 @@ from dort_compare.backends.fallback import Fallback
 from dort_compare.backends.graph_breaks import graph_break
 from dort_compare.backends.options import Options, keywords, refuse_mode
 from dort_compare.backends.partition import KeptPiece
-from dort_compare.backends.record import CompiledGraph, GraphId, Results, TracedGraph
+from dort_compare.backends.recorded_runs import CompiledGraph, GraphId, Results, TracedGraph
 from dort_compare.dump import DumpWriter
 from dort_compare.errors import UsageError
 from dort_compare.lowering.lowered import Lowered

@@ -12,13 +12,13 @@ from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dort_compare.backends.again import compute_again
-from dort_compare.backends.apart import gradients_apart
-from dort_compare.backends.bases import save_bases
+from dort_compare.backends.attention_row_sums import row_sums_of_outputs
 from dort_compare.backends.calls import add_call
 from dort_compare.backends.duplicates import merge_duplicates
 from dort_compare.backends.fills import fill_apart
-from dort_compare.backends.joint import row_sums_of_outputs
+from dort_compare.backends.gradients_apart import gradients_apart
+from dort_compare.backends.recompute import compute_again
+from dort_compare.backends.saved_bases import save_bases
 from dort_compare.randomness import draws
 from dort_compare.views import history, memories
 

@@ -32,9 +32,9 @@ class Options:
         providers: execution providers in order of preference ("cpu", "cuda", or ONNX Runtime's names, or (name,
             options) pairs); None: what the devices of the graph's tensors call for.
         session_options: an ``onnxruntime.SessionOptions`` or a mapping of its attributes and config entries.
-        rewrites: whether graphs are rewritten for speed: those of a training step (``backends.joint`` and
-            ``backends.bases``), and models before ONNX Runtime's own optimizers (``dort_compare.rewrites``); None: in
-            the backend that only runs.
+        rewrites: whether graphs are rewritten for speed: those of a training step
+            (``backends.forward_backward.rewritten_and_cut``), and models before ONNX Runtime's own optimizers
+            (``dort_compare.rewrites``); None: in the backend that only runs.
         freeze: parameters and buffers become constants of the session in graphs without gradients, folded and
             prepacked; a changed one is noticed, unless it is written through ``tensor.data``.
         cudagraphs: in the backend that only runs, the kernels of a graph on a GPU are recorded as a CUDA graph and

@@ -18,7 +18,7 @@ from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.left_to_torch import left_to_torch
 from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import in_order, install, pieces_of
-from dort_compare.backends.release import parts
+from dort_compare.backends.release_activations import parts
 from dort_compare.cache import Store
 from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError

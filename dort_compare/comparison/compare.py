@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
-from dort_compare.backends.record import Results
+from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import USUAL, Effort
 from dort_compare.comparison.heap import kept_memory
 from dort_compare.comparison.subject import Subject

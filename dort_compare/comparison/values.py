@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dort_compare.backends import CompiledGraph, DebugBackend
-from dort_compare.backends.record import Results
+from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import Effort
 from dort_compare.errors import one_line
 from dort_compare.measure.graph_rows import graph_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 from dort_compare.align.named_alike import named_alike, without_names
 from dort_compare.align.regions import values_by_region
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.record import GraphId
+from dort_compare.backends.recorded_runs import GraphId
 from dort_compare.comparison import Effort
 from dort_compare.dump.reader import Device, fallbacks_in
 from dort_compare.errors import DumpError

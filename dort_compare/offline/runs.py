@@ -14,7 +14,7 @@ from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
 from dort_compare.errors import DumpError, ExecutionError, UsageError
 from dort_compare.lowering.targets import find_target
-from dort_compare.offline.refusals import refuse_made_twice, refuse_other_inputs, refuse_other_order, refuse_unlike
+from dort_compare.offline.unfit_models import refuse_made_twice, refuse_other_inputs, refuse_other_order, refuse_unlike
 from dort_compare.problems import as_dump_error
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.providers import Provider, SessionSettings, with_cpu

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.record import GraphId
+from dort_compare.backends.recorded_runs import GraphId
 from dort_compare.errors import UsageError
 from dort_compare.files import write
 from dort_compare.measure.before_onnx.modules import ModuleRow

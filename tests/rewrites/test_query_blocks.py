@@ -24,7 +24,7 @@ from dort_compare.rewrites import rewritten
 from dort_compare.rewrites.graph import sizes_of
 
 HEAD = importlib.import_module("dort_compare.rewrites.rules.by_head")
-AGAIN = importlib.import_module("dort_compare.backends.again")
+AGAIN = importlib.import_module("dort_compare.backends.recompute")
 BLOCKS = importlib.import_module("dort_compare.rewrites.rules.blocks")
 QUERIES, KEYS, WIDTH = 7, 6, 4
 SIZES = {

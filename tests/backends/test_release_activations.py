@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dort_compare.backends import release, slow_in_onnx
+from dort_compare.backends import release_activations, slow_in_onnx
 from dort_compare.backends.building import Building
 from dort_compare.backends.cut import split_graph
 from dort_compare.backends.pieces import pieces_of
@@ -32,7 +32,7 @@ def backward_of_tanh(tangents_1: Tensor, *saved: Tensor) -> Tensor:
 
 
 def split_backward(graph_module: fx.GraphModule) -> fx.GraphModule | None:
-    freeing = release.parts(graph_module)
+    freeing = release_activations.parts(graph_module)
     return split_graph(graph_module, {}, freeing) if freeing else None
 
 
@@ -57,7 +57,7 @@ def test_what_is_handed_on_is_one_value_and_no_derivative() -> None:
 
 
 def test_pieces_compute_what_the_graph_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "_LEAST", 8)
+    monkeypatch.setattr(release_activations, "_LEAST", 8)
     inputs = [torch.rand(3, generator=torch.Generator().manual_seed(i)) for i in range(9)]
     graph = make_fx(backward_of_tanh, tracing_mode="fake")(*inputs)
     split = split_backward(graph)
@@ -66,7 +66,7 @@ def test_pieces_compute_what_the_graph_computes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_results_of_a_call_stay_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "_LEAST", 1)
+    monkeypatch.setattr(release_activations, "_LEAST", 1)
 
     def function(tangents_1: Tensor, *saved: Tensor) -> Tensor:
         for each in saved:
@@ -129,7 +129,7 @@ class Layers(nn.Module):
 
 
 def test_a_graph_of_which_a_piece_is_refused_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    monkeypatch.setattr(release_activations, "_LEAST", 64 * 64)
     built: list[int] = []
     lowered = Building.lowered
 
@@ -149,7 +149,7 @@ def test_a_graph_of_which_a_piece_is_refused_stays_whole(monkeypatch: pytest.Mon
 
 
 def test_the_log_counts_the_pieces(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    monkeypatch.setattr(release_activations, "_LEAST", 64 * 64)
     caplog.set_level(logging.INFO, "dort_compare.log")
     torch.compile(Layers(), backend="dort")(torch.randn(64, 64)).sum().backward()
     forward, backward = (r.getMessage() for r in caplog.records if " ONNX nodes" in r.getMessage())
@@ -161,7 +161,7 @@ def test_the_log_counts_the_pieces(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 def test_a_training_step_frees_activations_and_its_gradients_are_right(
     dynamic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    monkeypatch.setattr(release_activations, "_LEAST", 64 * 64)
     inputs: list[list[StorageWeakRef]] = []
     alive: list[float] = []
     run = Binding.run
@@ -194,7 +194,7 @@ class Looked(nn.Module):
 
 
 def test_what_is_left_to_torch_is_cut_out_of_the_parts(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(release, "_LEAST", 64 * 64)
+    monkeypatch.setattr(release_activations, "_LEAST", 64 * 64)
     monkeypatch.setattr(slow_in_onnx, "SIZES", {torch.ops.aten.index_put: 64})
     caplog.set_level(logging.INFO, "dort_compare.log")
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ from functorch.compile import aot_function
 from torch import Tensor, fx
 from torch._dynamo.utils import counters
 
-from dort_compare.backends import again
+from dort_compare.backends import recompute
 from dort_compare.backends.forward_backward import rewritten_and_cut
 from dort_compare.lowering import decompositions
 
@@ -41,7 +41,7 @@ def handed_on(function: Function) -> tuple[list[Any], Tensor]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(again, "_LARGE", 1)
+    monkeypatch.setattr(recompute, "_LARGE", 1)
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def test_probabilities_are_not_handed_on(function: Function) -> None:
 
 
 def test_small_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(again, "_LARGE", 2 * 3 * 8 * 8 + 1)
+    monkeypatch.setattr(recompute, "_LARGE", 2 * 3 * 8 * 8 + 1)
     given, _ = handed_on(plain)
     assert SCORES in [tuple(value.shape) for value in given]
 

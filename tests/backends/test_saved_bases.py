@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.nn.functional import conv2d, gelu, scaled_dot_product_attention
 
 from dort_compare import DebugBackend, compare
-from dort_compare.backends.bases import save_bases
+from dort_compare.backends.saved_bases import save_bases
 from dort_compare.runtime.binding import Binding
 
 Function = Callable[[Tensor], Any]

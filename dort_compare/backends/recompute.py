@@ -8,8 +8,8 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from dort_compare.backends.attention_row_sums import SAME_ELEMENTS
 from dort_compare.backends.calls import has_effect
-from dort_compare.backends.joint import SAME_ELEMENTS
 from dort_compare.layouts import elements
 from dort_compare.lowering.lower import complex_kind, foreign_kind
 from dort_compare.lowering.registry import registered

@@ -1,4 +1,4 @@
-"""What is rewritten while forward and backward are one graph, as neither alone knows enough."""
+"""Row sums of attention, rewritten while forward and backward are one graph, as neither alone knows enough."""
 
 from __future__ import annotations
 
