@@ -94,11 +94,11 @@ class Options:
                 raise UsageError(f"{name} is {value!r}; give True or False")
         if not isinstance(self.session_options, (ort.SessionOptions, Mapping)):
             raise UsageError(f"session_options is {self.session_options!r}; give a dict")
-        if not isinstance(self.max_runs, int) or self.max_runs < 0:
+        if type(self.max_runs) is not int or self.max_runs < 0:
             raise UsageError(f"max_runs is {self.max_runs!r}; it counts runs: give 0 or more")
         if not isinstance(self.cache, (bool, Path, type(None))):
             raise UsageError(f"cache is {self.cache!r}; give True, False or a folder")
-        if not isinstance(self.verbose, int) or not 0 <= self.verbose <= MOST_VERBOSE:
+        if type(self.verbose) is not int or not 0 <= self.verbose <= MOST_VERBOSE:
             raise UsageError(f"verbose is {self.verbose!r}; give 0 to {MOST_VERBOSE}")
         if not isinstance(self.dump_prefix, str) or not is_plain_name(self.dump_prefix):
             raise UsageError(f"dump_prefix {self.dump_prefix!r} is not a plain file name; give the folder as dump")

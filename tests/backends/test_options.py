@@ -22,6 +22,8 @@ from dort_compare.runtime import newest_opset
         ({"colour": 1}, "unknown option 'colour'; known are exporter, "),
         ({"exporter": "tensorflow"}, "unknown exporter 'tensorflow'; choose from native, torch"),
         ({"max_runs": -1}, "max_runs is -1"),
+        ({"max_runs": True}, "max_runs is True; it counts runs: give 0 or more"),
+        ({"verbose": True}, "verbose is True; give 0 to 3"),
         ({"target_opset": 17}, "opset 17 is not supported: choose 18 to "),
         ({"target_opset": 999}, "opset 999 is not supported"),
         ({"target_opset": 26, "exporter": "torch"}, "opset 26 is not supported: choose 18 to 25"),
