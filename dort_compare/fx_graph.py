@@ -1,4 +1,4 @@
-"""What FX nodes and graphs lead to: what is read, returned, held within, and whose result a node is."""
+"""What FX nodes and graphs lead to: what is read, returned, held within, whose result a node is, and of which kind."""
 
 from __future__ import annotations
 
@@ -48,3 +48,8 @@ def shown_call(node: fx.Node) -> fx.Node:
 def reads_result(node: fx.Node, position: int) -> bool:
     """Whether a graph reads the result at ``position`` of ``node``, a call that returns several."""
     return any(user.target is operator.getitem and user.args[1] == position for user in node.users)
+
+
+def is_pointwise(target: object) -> bool:
+    """Whether a call of ``target`` computes each element of those in the same place of its operands, as torch tells."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from dort_compare.backends.attention_row_sums import SAME_ELEMENTS
 from dort_compare.backends.calls import has_effect
+from dort_compare.fx_graph import is_pointwise
 from dort_compare.layouts import elements
 from dort_compare.lowering.lower import complex_kind, foreign_kind
 from dort_compare.lowering.registry import registered
@@ -73,4 +74,4 @@ def _elements(node: fx.Node) -> int:
 
 
 def _is_elementwise(node: fx.Node) -> bool:
-    return node.target in SAME_ELEMENTS or torch.Tag.pointwise in getattr(node.target, "tags", ())
+    return node.target in SAME_ELEMENTS or is_pointwise(node.target)

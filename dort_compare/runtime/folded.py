@@ -28,10 +28,10 @@ def folded(model: ir.Model, constants: Mapping[str, torch.Tensor], make: Callabl
     if not handed:
         return _holding(make(model), constants)
     ours = [value for value in model.graph.inputs if value.name in constants]
-    before = make(_part(model, ours, handed))
+    before = make(part_of(model, ours, handed))
     devices = {str(value.name): _device_of(constants) for value in handed}
     found = before.run({str(value.name): constants[str(value.name)] for value in ours}, devices)
-    rest = make(_part(model, [*model.graph.inputs, *handed], model.graph.outputs))
+    rest = make(part_of(model, [*model.graph.inputs, *handed], model.graph.outputs))
     return _holding(rest, {**constants, **dict(zip(devices, found, strict=True))})
 
 
@@ -43,7 +43,8 @@ def _device_of(constants: Mapping[str, torch.Tensor]) -> torch.device:
     return next(iter(constants.values())).device
 
 
-def _part(model: ir.Model, inputs: Collection[ir.Value], outputs: Collection[ir.Value]) -> ir.Model:
+def part_of(model: ir.Model, inputs: Collection[ir.Value], outputs: Collection[ir.Value | str]) -> ir.Model:
+    """What of a model computes ``outputs``, values or their names, of ``inputs``."""
     graph = ir.convenience.extract(model.graph, [*inputs], [*outputs])
     return ir.Model(graph, ir_version=model.ir_version, functions=tuple(model.functions.values()))
 

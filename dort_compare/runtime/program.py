@@ -12,7 +12,7 @@ import torch
 from dort_compare.errors import ExecutionError
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.boxed import as_boxed
-from dort_compare.runtime.folded import folded
+from dort_compare.runtime.folded import folded, part_of
 from dort_compare.runtime.frozen import Frozen, RunTensors
 from dort_compare.runtime.kernels import with_kernels
 from dort_compare.runtime.outputs import Argument, Outputs, Result
@@ -121,9 +121,7 @@ class Program:
 
     def _alone(self, name: str) -> Session:
         """A session for one value and what it is computed from."""
-        graph = ir.convenience.extract(self.model.graph, self.model.graph.inputs, [name])
-        part = ir.Model(graph, ir_version=self.model.ir_version, functions=tuple(self.model.functions.values()))
-        return make_session(part, _QUIET, self.providers)
+        return make_session(part_of(self.model, self.model.graph.inputs, [name]), _QUIET, self.providers)
 
     def boxed(self) -> Callable[[list[Argument]], list[Result]]:
         """The form that AOTAutograd calls: it empties the list of arguments, so that nothing outlives its last use."""

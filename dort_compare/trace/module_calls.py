@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from dort_compare.trace.trees import named_leaves
 
@@ -130,27 +132,31 @@ def _left(module: nn.Module, _args: Any, result: Any) -> None:
             watcher.left(module, result)
 
 
-_HOOKS = {register_module_forward_pre_hook(_entered): _entered, register_module_forward_hook(_left): _left}
-for _handle in _HOOKS:
-    _handle.remove()
+@functools.cache
+def _hooks() -> Mapping[RemovableHandle, Callable[..., None]]:
+    """The hooks, by handles that know torch's tables of hooks, and under which number each stands there in all runs."""
+    hooks = {register_module_forward_pre_hook(_entered): _entered, register_module_forward_hook(_left): _left}
+    for handle in hooks:
+        handle.remove()
+    return hooks
 
 
 @contextmanager
 def _hooked(watcher: _Watcher) -> Iterator[None]:
     """Within it torch's global hooks tell ``watcher``."""
-    config = torch._dynamo.config
+    config, ours = torch._dynamo.config, _hooks()
     _WATCHERS.append(watcher)
     try:
-        for handle, hook in _HOOKS.items():
+        for handle, hook in ours.items():
             hooks = handle.hooks_dict_ref()
             assert hooks is not None
             hooks[handle.id] = hook
-        with config.patch(ignore_logger_methods={*config.ignore_logger_methods, *_HOOKS.values()}):
+        with config.patch(ignore_logger_methods={*config.ignore_logger_methods, *ours.values()}):
             yield  # what torch.cond traces is no call
     finally:
         _WATCHERS.remove(watcher)
         if not _WATCHERS:
-            for handle in _HOOKS:
+            for handle in ours:
                 handle.remove()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from dort_compare.fx_graph import call_of
+from dort_compare.fx_graph import call_of, is_pointwise
 from dort_compare.provenance import target_name
 from dort_compare.trace import Replay
 
@@ -21,13 +21,12 @@ def inner_magnitude(replay: Replay, node: fx.Node, shape: torch.Size) -> torch.T
     given = replay.arguments(call)
     if given is None:
         return None
-    is_gradient = "_backward." in target_name(call)
-    is_pointwise = isinstance(call.target, torch._ops.OpOverload) and torch.Tag.pointwise in call.target.tags
+    is_gradient, by_element = "_backward." in target_name(call), is_pointwise(call.target)
     magnitude = torch.ones(())
     for i, operand in enumerate((*given[0], *given[1].values())):
         if isinstance(operand, torch.Tensor) and operand.numel():
             sizes = _sizes(operand)
-            if not (is_pointwise and _broadcasts(sizes.shape, shape)):
+            if not (by_element and _broadcasts(sizes.shape, shape)):
                 sizes = sizes.max()
             magnitude = magnitude * (sizes if is_gradient and i == 0 else sizes.clamp(min=1))
         elif isinstance(operand, int | float):

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from dort_compare.dtypes import HALF, coarsest
-from dort_compare.fx_graph import call_of
+from dort_compare.fx_graph import call_of, is_pointwise
 from dort_compare.measure.noise.exact import is_exact
 from dort_compare.measure.noise.floor import MANY, growth, rounding, smallest_normal
 from dort_compare.measure.noise.shake import furthest, furthest_by_element, shake
@@ -184,8 +184,7 @@ def error_of_sums_in_half(op: InFloat64, dtype: torch.dtype) -> float:
 def works_by_element(replay: Replay, node: fx.Node) -> bool:
     """Whether one op computes each element of its result of those in the same place; not a chain of ops."""
     target = call_of(node).target
-    is_pointwise = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
-    return not replay.is_chain and (is_pointwise or target in _UNTAGGED or is_exact(node))
+    return not replay.is_chain and (is_pointwise(target) or target in _UNTAGGED or is_exact(node))
 
 
 def _moved(op: InFloat64, exact: torch.Tensor, dtype: torch.dtype, samples: int, roundings: float) -> float:
