@@ -113,7 +113,8 @@ def _check(
     if "providers" in options:
         raise UsageError(f"compare takes one provider; give provider, not providers={options['providers']!r}")
     if not isinstance(backward, bool) or not (dynamic is None or isinstance(dynamic, bool)):
-        raise UsageError(f"backward is {backward!r} and dynamic is {dynamic!r}; give True or False")
+        told = f"backward is {backward!r} and dynamic is {dynamic!r}"
+        raise UsageError(f"{told}; give True or False, or for dynamic None")
     if loss is not None and not callable(loss):
         raise UsageError(f"loss is a {type(loss).__name__}; give a function of what the model returns")
     if loss is not None and not backward:

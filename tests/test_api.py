@@ -313,7 +313,7 @@ def test_backward_is_compared_on_its_own_inputs() -> None:
         ({"kwargs": torch.ones(2)}, UsageError, "kwargs is a Tensor; give the keyword arguments as a dict"),
         ({"kwargs": {1: 2}}, UsageError, "give the keyword arguments as a dict from their names"),
         ({"backward": "no"}, UsageError, "backward is 'no' and dynamic is None; give True or False"),
-        ({"dynamic": "maybe"}, UsageError, "dynamic is 'maybe'; give True or False"),
+        ({"dynamic": "maybe"}, UsageError, "dynamic is 'maybe'; give True or False, or for dynamic None"),
         ({"backward": True, "loss": 3}, UsageError, "loss is a int; give a function of what the model returns"),
         ({"compile_backends": [lambda g, x: g, lambda g, x: g]}, UsageError, "two of compile_backends are called"),
         ({"memory": True}, UsageError, "memory is True; give a whole number, at least 1"),

@@ -1,4 +1,4 @@
-"""Tells a backward graph in parts, so that it frees as it runs what the forward graph has saved for it.
+"""Divides a backward graph into parts, so that it frees as it runs what the forward graph has saved for it.
 
 A session holds its inputs until it ends: one session for a whole backward graph holds every saved activation, beside
 every gradient, to the last. The graph is in autograd's order, which reads the activations of the last layer first, and
