@@ -21,8 +21,8 @@ from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.harmful_optimizers import harmful_for
 from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
-from dort_compare.runtime.refusals import refuse_tangents, without_memory
 from dort_compare.runtime.refused_options import refused_option
+from dort_compare.runtime.refused_tensors import refuse_tangents, without_memory
 
 _CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"

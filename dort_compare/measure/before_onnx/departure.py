@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dort_compare.measure.before_onnx.modules import ModuleRow, departures
-from dort_compare.measure.distance.metrics import Number
+from dort_compare.measure.distance.distances import Number
 from dort_compare.measure.divergence import Divergence, float64_has
 from dort_compare.measure.outcome import OutcomeRow
 
