@@ -28,6 +28,7 @@ from dort_compare.backends.written_views import show_inputs
 from dort_compare.errors import one_line
 from dort_compare.log import tracing
 from dort_compare.lowering import decompositions
+from dort_compare.lowering.affine_grid import traceable_affine_grid
 from dort_compare.lowering.decompositions import Decomposition
 from dort_compare.lowering.interpolation import whole_interpolation
 from dort_compare.lowering.margin_loss import right_margin_loss
@@ -64,6 +65,7 @@ def aot_backend(
             inductor_config.patch(fallback_random=True),
             _plain_recurrent_layers(),
             right_margin_loss(),
+            traceable_affine_grid(),
             whole_interpolation() if options.exporter == "native" else nullcontext(),
             tracing(options.verbose, graph_module, compile_id()) as told,
         ):

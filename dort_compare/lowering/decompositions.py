@@ -15,7 +15,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from dort_compare.dtypes import is_half_tensor
-from dort_compare.lowering import foreach, fused_layers
+from dort_compare.lowering import foreach, fused_layers, losses
 from dort_compare.lowering.margin_loss import multilabel_margin_loss_forward
 from dort_compare.lowering.registry import registered
 from dort_compare.randomness import draws
@@ -49,7 +49,10 @@ def decompositions() -> dict[torch._ops.OperatorBase, Decomposition]:
     kept = {*registered(), *_WRITING, *_READING}
     table = {op: function for op, function in decomposition_table.items() if op not in kept and not draws(op)}
     halves = {op: _for_half(decomposition_table[op]) for op in _WITH_STATISTICS}
-    mended = {aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward}
+    mended = {
+        aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
+        **losses.decompositions(),
+    }
     return table | halves | mended | fused_layers.decompositions() | foreach.decompositions()
 
 

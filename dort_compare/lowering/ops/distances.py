@@ -44,8 +44,9 @@ def _slope(op: Builder, differences: ir.Value, distance: ir.Value, grad: ir.Valu
     if p == 1:
         return op.Mul(op.Sign(differences), grad)
     if p == math.inf:
-        is_largest = op.Equal(op.Abs(differences), distance)
-        return op.Where(is_largest, op.Mul(op.Sign(differences), grad), _number(op, 0))
+        behind = op.Sub(op.Abs(differences), distance)
+        slope = op.Where(op.Equal(behind, _number(op, 0)), op.Mul(op.Sign(differences), grad), _number(op, 0))
+        return op.Where(op.IsNaN(behind), behind, slope)
     is_zero = op.Equal(distance, _number(op, 0))
     safe = op.Where(is_zero, _number(op, 1), distance)
     if p == 2:
