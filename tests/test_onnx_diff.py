@@ -368,6 +368,19 @@ def test_a_fault_in_what_the_second_has_folded_is_named_and_no_constant_is(resul
     assert [label.split()[0] for label in cause.nodes[0]] == ["Conv", "BatchNormalization"]
 
 
+@pytest.mark.parametrize("result", ["c", "d"])
+def test_a_fault_in_what_the_first_has_folded_is_named_where_the_second_takes_its_constants(result: str) -> None:
+    """As the models of dumps take parameters."""
+    second = off(result)
+    given = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in second.graph.initializer}
+    taken = [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in second.graph.initializer]
+    second.graph.input.extend(taken)
+    del second.graph.initializer[:]
+    x = torch.randn(1, 4, 6, 6, generator=torch.Generator().manual_seed(0))
+    found = diff(model(FOLDED, **folded()), second, {"x": x, **given})
+    assert [cause.row.pair.second for cause in found.findings.causes] == [result], str(found)
+
+
 def test_a_wrong_bias_before_what_the_first_has_folded_is_named_by_what_is_computed_of_it() -> None:
     found = diff(model(FOLDED, **folded()), model(UNFOLDED, **normalized("b1")))
     assert [cause.row.pair.second for cause in found.findings.causes] == ["c"], str(found)

@@ -19,7 +19,7 @@ def unfolded(first: Side, second: Side, rows: Sequence[ValueRow]) -> frozenset[t
     return frozenset(
         (pair.first, pair.second)
         for pair in (row.pair for row in rows if row.status == "diverges")
-        if pair.how == "place" and pair.second in second.flow.constants
+        if pair.how == "place" and pair.second not in second.flow.producer
         if any(steps.is_folded(node) for node, _ in second.flow.readers.get(pair.second, ()))
     )
 
