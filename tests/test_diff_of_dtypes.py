@@ -210,6 +210,19 @@ IN_FLOAT32 = """
 """
 
 
+@pytest.mark.parametrize("element", [10, 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_needless_cast_among_other_steps_to_one_value_is_named(seed: int, element: int) -> None:
+    """A rounding of what is cast may tip it to the next number in half precision, which is as far as the cast goes."""
+    w = np.random.default_rng(seed).standard_normal((16, 16)).astype(np.float32)
+    text = "agraph (float[12, 16] x) => (float[12, 16] y) { h = MatMul(x, w) %s y = Mul(s, h) }"
+    steps = "n = Neg(h) c = Cast<to = %d>(n) b = Cast<to = 1>(c) e = Exp(b) p = Add(one, e) s = Reciprocal(p)"
+    right, one = model(text % "s = Sigmoid(h)", w=w), np.float32(1)
+    assert diff(right, model(text % (steps % 1), w=w, one=one)).verdict == "agree"
+    (cause,) = diff(right, model(text % (steps % element), w=w, one=one)).findings.causes
+    assert cause.row.pair.second == "s"
+
+
 def test_casts_between_operators_that_a_converter_leaves_in_float32_are_noise() -> None:
     """As ONNX Runtime's float16 converter leaves Max and Min."""
     plain = model("""agraph (float[3, 4] x, float[3, 4] y) => (float[3, 4] z) {

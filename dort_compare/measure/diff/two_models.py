@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+import onnx
 import torch
 
 from dort_compare.align.pair import Pair
 from dort_compare.align.sides import Side
+from dort_compare.dtypes import HALF, ONNX_HALF
 from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
 from dort_compare.measure.noise.shake import masks_unmoved, shake
@@ -52,7 +54,8 @@ class Again:
 
     def shaken(self, name: str, seed: int, precision: torch.dtype | None, roundings: float) -> list[torch.Tensor]:
         """The value on operands that are so many ``roundings`` of ``precision`` up or down, those of its own node and,
-        where these are not paired, the paired ones that they are made of; none where none is a float."""
+        where these are not paired, the paired ones that they are made of; none where none is a float. Where that is
+        more than half precision, what is cast to this and back stays as it is: it may lie on the edge of a rounding."""
         node = self.side.node(name)
         if node is None:
             return []
@@ -77,8 +80,16 @@ class Again:
             moved = {n: masks_unmoved(floats[n], t) for n, t in moved.items()}
         if not moved:
             return None
-        again = run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})
-        return self.side.shown(name, again[name])
+
+        def made_by(nodes: Sequence[Node], moved: Tensors) -> torch.Tensor:
+            return run_nodes(self.engine, self.side.flow, nodes, self.operands, [name], {**known, **moved})[name]
+
+        fine = nodes if precision is None or precision in HALF else [*map(_without_half, nodes)]
+        again = made_by(fine, moved)
+        if fine != nodes:
+            own = made_by(nodes, {})
+            again = own + (again - made_by(fine, {})) if own.is_floating_point() else made_by(nodes, moved)
+        return self.side.shown(name, again)
 
     def _stretch(self, node: Node) -> list[Node]:
         """The nodes from paired values to the results of ``node``; that one alone where those are not at hand."""
@@ -92,6 +103,17 @@ class Again:
                     found[maker.index] = maker
                     todo.append(maker)
         return [found[i] for i in sorted(found)]
+
+
+def _without_half(node: Node) -> Node:
+    """The node, or where it casts to half precision one that casts to float32."""
+    if node.proto.op_type != "Cast" or all(a.i not in ONNX_HALF for a in node.proto.attribute if a.name == "to"):
+        return node
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    for attribute in (a for a in proto.attribute if a.name == "to"):
+        attribute.i = onnx.TensorProto.FLOAT
+    return replace(node, proto=proto)
 
 
 class Lockstep:
