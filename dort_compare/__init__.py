@@ -19,6 +19,8 @@ _HOMES = {"compare": "api", "DortError": "errors", "Report": "report"}
 
 def __getattr__(name: str) -> Any:
     """A public name, imported when it is first asked for: torch takes seconds, and ``--help`` needs none of it."""
+    if name == "testing":
+        return import_module(f"{__name__}.testing")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals().setdefault(name, getattr(import_module(f"{__name__}.{_HOMES.get(name, 'backends')}"), name))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import torch
 from torch import nn
 
 from dort_compare.backends import DebugBackend
+from dort_compare.backends.options import Options
 from dort_compare.comparison import Effort, compare_with
 from dort_compare.dump import staged
 from dort_compare.errors import UsageError, nearest
 from dort_compare.report import Report
-from dort_compare.runtime.providers import once, with_cpu
+from dort_compare.runtime.providers import by_itself, once, with_cpu
 from dort_compare.trace.four_executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
@@ -77,13 +79,21 @@ def compare(
         dynamic=dynamic,
         options=options,
     )
+    _refuse_unknown(options)
     call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)
     beside = _beside(compile_backends)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
-        backend = DebugBackend(**{**_defaults(provider, options), "dump": folder})
+        backend = DebugBackend(**{**_defaults(provider, effort, options), "dump": folder})
         report = compare_with(model, call, backend, dynamic, effort, beside).report
         return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    known = [*inspect.signature(compare).parameters, *(field.name for field in fields(Options))]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"unknown option {name!r}{nearest(name, known)}; help(dort_compare.compare) names them")
 
 
 def _check(
@@ -153,9 +163,10 @@ def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
     return backend, backend
 
 
-def _defaults(provider: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(provider: str, effort: Effort, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a backend that runs once, under those that the caller has ``given``."""
-    options = {"providers": with_cpu(provider), "session_options": once(), **given}
+    session = {**once(), **(by_itself() if effort.optimized else {})}
+    options = {"providers": with_cpu(provider), "session_options": session, **given}
     if isinstance(options["session_options"], Mapping):
-        options["session_options"] = {**once(), **options["session_options"]}
+        options["session_options"] = {**session, **options["session_options"]}
     return options

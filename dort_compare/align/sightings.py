@@ -147,8 +147,8 @@ class Lookout:
         sighted: _Sighted = defaultdict(list)
         for traced in self._traced[graph]:
             name = run.module(traced.module)
-            if name is None or (name == run.active and traced.depth == 0):
-                continue  # not of the model, or the call that Python is in
+            if name is None or (self.calls.active and name == run.active and traced.depth == 0):
+                continue  # not of the model, or the call that Python is in: none where dynamo has traced the model's
             call = self.calls.begin(name)
             begun.append((traced, call))
             for node in traced.entries:

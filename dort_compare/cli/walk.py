@@ -22,7 +22,7 @@ from dort_compare.report.causes import cause_text
 from dort_compare.report.outcomes import outcome_table, tensors_table
 from dort_compare.report.side_by_side import side_by_side_table
 from dort_compare.report.terminal import half_lines, optimized_and_observed_lines
-from dort_compare.runtime.providers import with_cpu
+from dort_compare.runtime.providers import by_itself, with_cpu
 from dort_compare.trace import Outcome
 from dort_compare.trace.modules import Call
 
@@ -91,7 +91,8 @@ def walk(settings: Settings, folder: Path, shown_as: Path | None, echo: Echo) ->
     for name, value in asdict(settings).items():
         echo(f"{name:13}{value}")
     call = Call(args, backward=settings.backward, autocast=settings.autocast)
-    ours = {"exporter": settings.exporter, "verbose": settings.verbose, **settings.options}
+    session = {"session_options": by_itself() if settings.ortopt else {}}
+    ours = {"exporter": settings.exporter, "verbose": settings.verbose, **session, **settings.options}
     debug = DebugBackend(dump=folder, dump_prefix="debug", **ours)
     effort = Effort(settings.memory, settings.repeats, settings.ortopt, settings.suggest_fp32)
     fast = functools.partial(onnxrt, options={"dump": folder, "dump_prefix": "onnxrt", **settings.options})

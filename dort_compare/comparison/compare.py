@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
+from dort_compare.backends.graph_breaks import attempts, skipped_functions
 from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import USUAL, Effort
 from dort_compare.comparison.heap import kept_memory
@@ -124,14 +125,15 @@ class _Stages:
         self._waiting.stage("compiling, and the compiled model")
         backend = self._backend
         before, left, broken = len(backend.graphs), len(backend.fallbacks), len(backend.graph_breaks)
-        compiled = Compiled(self._subject.model, backend, self._dynamic)
+        compiled, tried = Compiled(self._subject.model, backend, self._dynamic), attempts()
         with backend.keeping() as shipped:
             outcome = compiled.run(self._subject.call)
         graphs, fallbacks = backend.graphs[before:], tuple(backend.fallbacks[left:])
+        breaks = (*backend.graph_breaks[broken:], *skipped_functions(tried))
         if not graphs and not fallbacks:
-            why = compiled.refusal and f"; {compiled.refusal}"
+            why = next((f"; {told}" for told in (compiled.refusal, *breaks) if told), "")
             raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why}")
-        return _Ran(compiled, outcome, graphs, fallbacks, tuple(backend.graph_breaks[broken:]), shipped)
+        return _Ran(compiled, outcome, graphs, fallbacks, breaks, shipped)
 
     def _traced(self, compiled: Compiled, modules: EagerModules) -> Tracing:
         """The compiled model once more, on torch's kernels."""

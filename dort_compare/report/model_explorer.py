@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from dort_compare.errors import UsageError
 from dort_compare.files import check_folder, write
 from dort_compare.measure.distance.distances import Distance
 from dort_compare.measure.rows import SEVERITY, Row
+from dort_compare.problems import said
 
 _BY_STATUS = {"thresholds": [{"value": n, "bgColor": c} for n, c in enumerate(("#b7e1cd", "#fce8b2", "#f28b82"))]}
 _BY_SIZE = {"gradient": [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#f28b82"}]}
@@ -62,7 +64,10 @@ def write_node_data(rows: Iterable[Row], folder: str | Path) -> list[Path]:
     """
     folder = Path(folder)
     check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(f"{folder}: {said(problem)}; name another folder") from None
     graphs: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in rows:
         graphs[row.graph, row.phase].append(row)

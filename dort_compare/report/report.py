@@ -40,8 +40,8 @@ class Report:
         rows: one for every value of every graph, in order of execution.
         outputs: one for every output, gradient and update of the whole model, against the plain, uncompiled one.
         fallbacks: the FX nodes that ran in eager torch.
-        graph_breaks: why torch.compile ended a graph before the end of the model, and where, once for each graph: what
-            runs between graphs is eager torch, and is not compared.
+        graph_breaks: why torch.compile ended a graph before the end of the model, or made none of a function, and
+            where, once for each: what runs between graphs is eager torch, and is not compared.
         graphs: the graphs in the order of their first runs.
         modules: one for every result of a module and every gradient of one, plain eager against the traced graphs on
             torch's kernels.

@@ -66,7 +66,7 @@ def _summary(report: Report) -> Iterator[str]:
         yield f"{n} of them held in {dtype} by the model, and judged by what that rounds"
     numberless = sum(row.inherited is not None and row.inherited.numbers == 0 for row in report.rows)
     if numberless:
-        yield f"{numberless} of them empty, or NaN on one side throughout: no number was compared"
+        yield f"{numberless} of them empty, or NaN throughout on one side or both: no number was compared"
     yield from optimized_and_observed_lines(report)
     yield from half_lines(report)
     if report.fallbacks:

@@ -20,6 +20,7 @@ ERRORS_ONLY = 3
 """The severity of what sessions print, unless another is asked for; 4 is what ends the process."""
 _CUDA_GRAPH = "enable_cuda_graph"
 _ENV_ALLOCATORS = "session.use_env_allocators"
+_OFF = "optimization.disable_specified_optimizers"
 _WAITS_BRIEFLY = {"session.intra_op.spin_duration_us": "200"}
 _STOPS = {"session.force_spinning_stop": "1"}
 _TOLD_HOW_LONG = (1, 31)
@@ -145,6 +146,20 @@ def once() -> dict[str, Any]:
     }
 
 
+def by_itself() -> dict[str, Any]:
+    """Session options for a session with the optimizers of ONNX Runtime that it has by itself, harmful ones too."""
+    return {_OFF: ""}
+
+
+def names_optimizers(options: ort.SessionOptions) -> bool:
+    """Whether session options say themselves which optimizers are off."""
+    try:
+        options.get_session_config_entry(_OFF)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _resolve(spec: ProviderSpec) -> Provider:
     match spec:
         case str(name):
@@ -164,9 +179,8 @@ def _resolve(spec: ProviderSpec) -> Provider:
     available = ort.get_available_providers()
     if name not in available:
         choices = ["cpu", "cuda", *available]
-        raise UsageError(
-            f"unknown execution provider {name!r}{nearest(name, choices)}; choose from {', '.join(choices)}"
-        )
+        close = ", did you mean 'cuda'?" if name == "gpu" else nearest(name, choices)
+        raise UsageError(f"unknown execution provider {name!r}{close}; choose from {', '.join(choices)}")
     return name, dict(options)
 
 

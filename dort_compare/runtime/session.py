@@ -20,7 +20,7 @@ from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, laid_out
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.harmful_optimizers import harmful_for
-from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings
+from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings, names_optimizers
 from dort_compare.runtime.refused_options import refused_option
 from dort_compare.runtime.refused_tensors import refuse_tangents, without_memory
 
@@ -143,7 +143,8 @@ def make_session(
 ) -> Session:
     """A session for a model on all of ``providers``: ONNX Runtime by itself would go on without one that fails.
 
-    ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would harm the model.
+    ``disabled`` names the optimizers of ONNX Runtime that are off; None: those that would harm the model, unless the
+    session options name some.
     ``frozen`` gives the values of inputs that are to be constants.
 
     Raises ExecutionError, naming the FX node, where ONNX Runtime refuses the model, UsageError where it refuses a
@@ -154,10 +155,11 @@ def make_session(
     chosen, stream = _as_torch_computes(providers, settings)
     options = settings.make_options()
     model = with_constants(model, frozen or {}, options)
-    off = harmful_for(model) if disabled is None else list(disabled)
+    if disabled is None:
+        disabled = () if names_optimizers(options) else harmful_for(model)
     try:
         session = ort.InferenceSession(
-            model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=off
+            model.SerializeToString(), options, chosen, enable_fallback=0, disabled_optimizers=list(disabled)
         )
     except Exception as problem:  # noqa: BLE001
         raise refused_option(settings, chosen) or _explained(problem, origins) from None

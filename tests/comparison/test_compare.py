@@ -206,6 +206,25 @@ class Branching(nn.Module):
         return x.sin() if x.exp().sum() > 0 else x.cos()
 
 
+class Sine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() * 2
+
+
+class InLoop(nn.Module):
+    """A break in a loop leaves no graph of the function around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Sine(), Sine()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            torch._dynamo.graph_break()
+            x = layer(x)
+        return x
+
+
 class Nested(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -213,6 +232,28 @@ class Nested(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner["more"](x) + 1
+
+
+def test_a_function_that_is_left_to_eager_torch_as_a_whole_is_told() -> None:
+    report = compare(InLoop(), (torch.randn(3, 4),))
+    (told,) = report.graph_breaks
+    assert told.startswith("User-inserted graph break")
+    assert "nothing is compiled of forward, at " in told
+    assert f"{Path(__file__).name}:" in told
+
+
+def test_a_model_of_which_nothing_is_compiled_says_why() -> None:
+    class Printing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(2):
+                if x.sum() > 0:
+                    x = x.sin()
+            return x
+
+    with pytest.raises(
+        UsageError, match=r"nothing to compare; A branch depends on data: nothing is compiled of forward"
+    ):
+        compare(Printing(), (torch.randn(3, 4),))
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,9 @@ def _values(report: Json) -> Iterator[tuple[Key, State]]:
         if graph not in of_graph:
             of_graph[graph] = numbers[row["phase"]]
             numbers[row["phase"]] += 1
-        errors = [_in_floors(row[which], row.get("noise_floor")) for which in ("local", "inherited") if row[which]]
+        # the floor is that of the local error; inherited errors that are noise may be many of them
+        compared = ("local",) if row["status"] == "ok" and row["local"] else ("local", "inherited")
+        errors = [_in_floors(row[which], row.get("noise_floor")) for which in compared if row[which]]
         state = State(row["status"], max(errors, default=None), row["module"], row["source"])
         yield Key("value", f"{row['phase']} {of_graph[graph]}", row["fx_node"], row["target"]), state
 

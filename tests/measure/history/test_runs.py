@@ -15,6 +15,13 @@ def test_a_run_says_what_departs_and_how_far() -> None:
     assert run_of(report(row("a", "unaligned"))).worst is None
 
 
+def test_noise_that_a_right_value_inherits_is_no_measure_of_a_run() -> None:
+    """It is bounded by what roundings on the way may come to, not by the floor of one op."""
+    inherits_much = row("a", "ok", 0.5, inherited={"max_abs": 1e3, "finding": None})
+    assert run_of(report(inherits_much)).worst == 0.5
+    assert run_of(report({**inherits_much, "local": None})).worst == 1e3
+
+
 @pytest.mark.parametrize(
     ("others", "is_one"),
     [
