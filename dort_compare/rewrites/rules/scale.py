@@ -24,8 +24,6 @@ def scale_into_matmul(model: ir.Model, node: ir.Node) -> str | None:
         return "it does not multiply with one constant number"
     if x.dtype != ir.DataType.FLOAT:
         return f"alpha is a float32, the values are {x.dtype}"
-    if not 1 / _FAR <= abs(factor) <= _FAR:
-        return f"{factor:.3g} is so far from 1 that a product could leave the range of float32 before it"
     return _behind(model, node, x, factor) and _before(model, node, x, factor)
 
 
@@ -39,6 +37,8 @@ def _behind(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
         return "no matrix product stands before it"
     if not is_read_once(value):
         return "the matrix product is read unscaled too"
+    if reason := _too_far(made, factor):
+        return reason
     nodes = [made, *reversed(moves), node]
     _set_alpha(model, made, factor, nodes)
     result, last = node.outputs[0], nodes[-2].outputs[0]
@@ -63,9 +63,11 @@ def _before(model: ir.Model, node: ir.Node, x: ir.Value, factor: float) -> str |
     products = [use.node for use in value.uses()]
     if value.is_graph_output() or not products or not all(map(is_product, products)):
         return "it is read by more than matrix products"
-    for product in dict.fromkeys(products):
-        times = sum(operand is value for operand in product.inputs)
-        _set_alpha(model, product, factor**times, [node, *moves, product])
+    factors = {each: factor ** sum(operand is value for operand in each.inputs) for each in products}
+    if reason := next(filter(None, map(_too_far, factors, factors.values())), None):
+        return reason
+    for product, times in factors.items():
+        _set_alpha(model, product, times, [node, *moves, product])
     for each in moves:
         each.outputs[0].name = f"{each.outputs[0].name}.unscaled"
         each.outputs[0].metadata_props.clear()
@@ -88,10 +90,21 @@ def _input(node: ir.Node) -> ir.Value:
     return value
 
 
+def _alpha(product: ir.Node) -> float:
+    return product.attributes["alpha"].as_float() if "alpha" in product.attributes else 1.0
+
+
+def _too_far(product: ir.Node, factor: float) -> str | None:
+    """Why ``factor`` may not become a part of a product's ``alpha``; None where it may."""
+    alpha = _alpha(product) * factor
+    if 1 / _FAR <= abs(factor) <= _FAR and 1 / _FAR <= abs(alpha) <= _FAR:
+        return None
+    return f"{alpha:.3g} is so far from 1 that a product could leave the range of float32 before it"
+
+
 def _set_alpha(model: ir.Model, product: ir.Node, factor: float, nodes: Sequence[ir.Node]) -> None:
-    alpha = product.attributes["alpha"].as_float() if "alpha" in product.attributes else 1.0
     product.domain, product.op_type = FUSED_MATMUL
     product.version = None
-    product.attributes["alpha"] = ir.AttrFloat32("alpha", alpha * factor)
+    product.attributes["alpha"] = ir.AttrFloat32("alpha", _alpha(product) * factor)
     product.metadata_props[provenance.FX_NODE] = fx_nodes_of(nodes)
     model.graph.opset_imports[FUSED_MATMUL[0]] = 1
