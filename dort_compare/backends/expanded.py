@@ -58,9 +58,15 @@ def expand(graph_module: fx.GraphModule, decompositions: _Table) -> None:
 def _can_be_expanded(node: fx.Node) -> bool:
     if node.target not in _LOOPS:
         return node.target in _DENSE
-    rounds = _rounds(node)
-    nodes = sum(len(body.graph.nodes) for body in _bodies(node).values())
-    return isinstance(rounds, int) and 0 < rounds * nodes <= MOST_NODES
+    nodes = _size(node)
+    return isinstance(nodes, int) and 0 < nodes <= MOST_NODES
+
+
+def _size(node: fx.Node) -> int | torch.SymInt:
+    """How many nodes it comes to, spelled out."""
+    if node.target not in _LOOPS:
+        return 1
+    return _rounds(node) * sum(_size(each) for body in _bodies(node).values() for each in body.graph.nodes)
 
 
 def _rounds(loop: fx.Node) -> int | torch.SymInt:

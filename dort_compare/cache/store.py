@@ -68,7 +68,7 @@ class Store:
         try:
             yield
         except FileExistsError:
-            _warn_once(self.folder, "it is a file")
+            _warn_once(self.folder, "it is no folder")
         except OSError as problem:
             _warn_once(self.folder, problem.strerror or str(problem))
 

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def decompositions() -> Mapping[torch._ops.OperatorBase, Callable[..., Any]]:
-    """By the op whose kernel each computes as."""
+    """By op: as torch's kernel computes it, or where that overflows, as in the soft margin loss, as float64 does."""
     return {
         aten.huber_loss_backward.default: pw_cast_for_opmath(huber_loss_backward),
         aten.mse_loss_backward.default: pw_cast_for_opmath(mse_loss_backward),

@@ -122,9 +122,10 @@ def outside(what: str, reason: str) -> Divergence:
 
 def float64_has(errors: Mapping[str, Number | None]) -> str:
     """Which of two sides, of which by name the distances from float64 are given, has NaN and infinities where that has
-    them: "; float64 has what eager has". Nothing where both do or neither."""
+    them: "; float64 has what eager has". Nothing where both do or neither, or that is not known."""
     right = [name for name, error in errors.items() if error != math.inf]
-    return f"; float64 has what {right[0]} has" if len(right) == 1 else ""
+    is_known = None not in errors.values()
+    return f"; float64 has what {right[0]} has" if is_known and len(right) == 1 else ""
 
 
 def _reason(divergence: Divergence, row: Row) -> str:

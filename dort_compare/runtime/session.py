@@ -31,7 +31,7 @@ _ARENA = "arena_extend_strategy"
 _OWN_MEMORY = frozenset([_ARENA, "gpu_mem_limit", "gpu_external_alloc"])
 """Options of CUDA's provider about its memory."""
 _OUT_OF_RANGE = ("out of data bounds", "invalid indice found", "Out of range value in index tensor")
-_BELOW_0 = re.compile(r"idx=\d{19}\b")
+_WITHOUT_SIGN = re.compile(r"idx=(\d{19}|21474836\d\d)\b")
 """Lowerings take the sign from a negative index that torch refuses, as ONNX counts those from the end."""
 _OUT_OF_MEMORY = (
     *("Failed to allocate memory", "out of memory"),
@@ -230,8 +230,8 @@ def _explained(problem: Exception, origins: Mapping[str, provenance.Provenance])
         f" at FX node {origin.fx_node} ({origin.aten_target}, {origin.source or 'source unknown'})" if origin else ""
     )
     kind = ExecutionError
-    if _BELOW_0.search(text):
-        return OutOfRangeError(f"ONNX Runtime failed{where}: an index or a count is negative, where torch takes none")
+    if _WITHOUT_SIGN.search(text):
+        return OutOfRangeError(f"ONNX Runtime failed{where}: an index or a count is negative, or far out of bounds")
     if any(words in text for words in _OUT_OF_RANGE):
         kind = OutOfRangeError
     elif _is_out_of_memory(text):

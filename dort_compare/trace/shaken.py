@@ -55,10 +55,10 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     inexact, but for integers. An op that combines elements in float32 or float64 moves by up to eight roundings, for
     other kernels add up in another order; its operands move by one first, for what is left where terms cancel is as
     coarse as they are. Those of a gradient, which often nearly cancels, move only where less than a digit of it is
-    left, as of that of attention to one token. A normalization
-    rounds its mean and variance, too. Sorts meet equal elements in an order by chance, and what is chosen
-    unsorted comes in one. An op that works element by element rounds what its definition goes through, too: 1 +
-    tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they draw unshaken.
+    left, as of that of attention to one token. A normalization rounds its mean and variance, too. Sorts meet equal
+    elements in an order by chance, and what is chosen unsorted comes in one. An op that works element by element rounds
+    what its definition goes through, too: 1 + tanh(x), in gelu, is nearly 0 where x is -4. Random ops draw what they
+    draw unshaken.
 
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """

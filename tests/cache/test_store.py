@@ -144,7 +144,7 @@ def test_a_folder_below_a_file_is_told_once(tmp_path, warnings):
 def test_a_file_where_the_folder_is_to_be(tmp_path, warnings):
     (tmp_path / "file").touch()
     Store(tmp_path / "file").write(ENTRY)
-    assert "it is a file" in warnings()[0]
+    assert "it is no folder" in warnings()[0]
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, warnings, monkeypatch):

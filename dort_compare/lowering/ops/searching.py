@@ -96,5 +96,5 @@ def repeat_interleave(op: Builder, repeats: ir.Value, output_size: Dim | None = 
         op.Expand(op.const(0), op.Add(total, 1)), ends, op.Expand(op.const(1), op.Shape(ends)), axis=0, reduction="add"
     )
     indices = op.cast(op.Slice(op.CumSum(begun, op.const(0)), [0], total, [0]), op.result.dtype)
-    # an error where there are more or fewer
+    # Reshape refuses more or fewer
     return indices if output_size is None else op.Reshape(indices, op.dims([output_size]), allowzero=1)
