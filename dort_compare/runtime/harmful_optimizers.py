@@ -16,6 +16,9 @@ from onnx import numpy_helper
 from dort_compare.captures import bodies, readers_of, with_bodies
 
 Graph = onnx.GraphProto | onnx.FunctionProto
+_SCALES = ("Mul", "Div")
+_MOVES = ("Expand", "Flatten", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+_PRODUCTS = ("FusedMatMul", "Gemm", "MatMul")
 _FAR = 2.0**8
 """From 1, for a factor: several together, as before and behind a product, still leave room in the range of float32."""
 
@@ -65,26 +68,45 @@ def _has_float64(graph: Graph) -> bool:
 
 
 def _has_far_factors(graph: Graph, numbers: Mapping[str, set[float]]) -> bool:
-    """Whether something is multiplied with or divided by a constant number that is far from 1, or that is not known as
-    it is computed of constants."""
-    folded, many = _computed_of_constants(graph), set(filter(None, map(_of_many, _declared(graph))))
-    for node in graph.node:
-        for name in node.input if node.op_type in ("Mul", "Div") else ():
-            is_far = any(not 1 / _FAR <= abs(number) <= _FAR for number in numbers.get(name, ()))
-            if is_far or (name in folded and name not in many):
-                return True
+    """Whether a constant number that is far from 1, or that is not known as it is computed of constants, is a factor of
+    what is before or behind a product of matrices, with nothing but constants joining on the way."""
+    constants, folded = _constants(graph)
+    of_one = folded - set(filter(None, map(_of_many, _declared(graph))))
+
+    def is_far(name: str) -> bool:
+        return name in of_one or any(not 1 / _FAR <= abs(number) <= _FAR for number in numbers.get(name, ()))
+
+    data = [set(node.input[:1] if node.op_type in _MOVES else node.input) - constants - {""} for node in graph.node]
+    makers = {name: index for index, node in enumerate(graph.node) for name in node.output}
+    readers: dict[str, list[int]] = defaultdict(list)
+    for index, names in enumerate(data):
+        for name in names:
+            readers[name].append(index)
+    waiting = [i for i, node in enumerate(graph.node) if node.op_type in _SCALES and any(map(is_far, node.input))]
+    seen = set(waiting)
+    while waiting:
+        index = waiting.pop()
+        beside = {each for name in graph.node[index].output for each in readers[name]}
+        beside.update(makers[name] for name in data[index] if name in makers)
+        beside -= seen
+        if any(graph.node[each].op_type in _PRODUCTS for each in beside):
+            return True
+        seen |= beside
+        waiting += [each for each in beside if len(data[each]) == 1]
     return False
 
 
-def _computed_of_constants(graph: Graph) -> set[str]:
+def _constants(graph: Graph) -> tuple[set[str], set[str]]:
+    """The names of constants, what is computed of them alone too, and the latter."""
     constants = {tensor.name for tensor in graph.initializer} if isinstance(graph, onnx.GraphProto) else set()
-    found: set[str] = set()
+    folded: set[str] = set()
     for node in graph.node:
         if node.op_type == "Constant":
             constants.update(node.output)
-        elif node.input and all(name in constants or name in found for name in node.input if name):
-            found.update(node.output)
-    return found
+        elif node.input and constants.issuperset(filter(None, node.input)):
+            folded.update(node.output)
+            constants.update(node.output)
+    return constants, folded
 
 
 def _declared(graph: Graph) -> Sequence[onnx.ValueInfoProto]:
