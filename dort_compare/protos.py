@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import onnx
+from google.protobuf.message import Message
+
+_Proto = TypeVar("_Proto", bound=Message)
 
 
-def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model that may be changed."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def copy_of(proto: _Proto) -> _Proto:
+    """A copy of a model, or of a part of one, that may be changed."""
+    copy = type(proto)()
+    copy.CopyFrom(proto)
     return copy
 
 

@@ -21,6 +21,11 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(dort_compare, name) for name in dort_compare.__all__)
 
 
+def test_what_is_for_tests_needs_no_import_of_its_own() -> None:
+    command = [sys.executable, "-c", "import dort_compare; dort_compare.testing.assert_agrees"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
 def test_torch_finds_the_backends_by_name() -> None:
     found = {entry.name: entry.load() for entry in entry_points(group="torch_dynamo_backends")}
     assert found["dort"] is found["onnxrt"] is dort_compare.onnxrt

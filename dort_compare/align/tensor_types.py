@@ -8,6 +8,8 @@ from operator import mul
 
 import onnx
 
+from dort_compare.protos import copy_of
+
 Type = onnx.TypeProto.Tensor
 
 
@@ -42,8 +44,7 @@ def are_merged(one: Type, other: Type) -> bool:
 
 def in_dtype(tensor: Type, elem_type: int) -> Type:
     """The type with another dtype, of ONNX's numbers for them."""
-    changed = Type()
-    changed.CopyFrom(tensor)
+    changed = copy_of(tensor)
     changed.elem_type = elem_type
     return changed
 

@@ -125,7 +125,8 @@ class _Stages:
         self._waiting.stage("compiling, and the compiled model")
         backend = self._backend
         before, left, broken = len(backend.graphs), len(backend.fallbacks), len(backend.graph_breaks)
-        compiled, tried = Compiled(self._subject.model, backend, self._dynamic), attempts()
+        compiled = Compiled(self._subject.model, backend, self._dynamic)
+        tried = attempts()
         with backend.keeping() as shipped:
             outcome = compiled.run(self._subject.call)
         graphs, fallbacks = backend.graphs[before:], tuple(backend.fallbacks[left:])

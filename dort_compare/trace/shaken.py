@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from dort_compare.dtypes import HALF, in_parts, is_floating_tensor
+from dort_compare.fx_graph import is_pointwise
 from dort_compare.problems import raise_if_short
 from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
@@ -117,7 +118,7 @@ class _Shaken(Watched):
         except REFUSALS as problem:
             raise_if_short(problem)
             return super().call_function(target, args, kwargs)
-        width = 1 if torch.Tag.pointwise in target.tags else _REORDERED
+        width = 1 if is_pointwise(target) else _REORDERED
         values, form = pytree.tree_flatten(exact)
         traced = pytree.tree_leaves(self.node.meta["val"])
         held = _held(target, args, kwargs, values, traced)

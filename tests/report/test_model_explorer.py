@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,15 @@ def test_a_file_that_cannot_be_written_is_told_as_those_of_other_forms_are(tmp_p
     (tmp_path / "graph_1_backward.local_error.json").mkdir()
     with pytest.raises(UsageError, match=r"^cannot write .*local_error.json: it is a folder; name a file$"):
         report(row(ONE)).to_model_explorer(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(UsageError, match=r": Permission denied; name another folder$"):
+        report(row(ONE)).to_model_explorer(tmp_path / "new")
 
 
 def command(*arguments: str) -> int:

@@ -78,6 +78,7 @@ def test_a_session_options_object_is_taken_as_it_is() -> None:
     ("settings", "message"),
     [
         ({"providers": ("cpuu",)}, "unknown execution provider 'cpuu', did you mean 'cpu'?"),
+        ({"providers": ("gpu",)}, "unknown execution provider 'gpu', did you mean 'cuda'?"),
         ({"providers": ("CPUExecutionProvide",)}, "did you mean 'CPUExecutionProvider'?"),
         (
             {"providers": (("cuda", {"enable_cuda_graph": True}),)},

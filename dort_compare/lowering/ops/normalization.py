@@ -15,7 +15,7 @@ from dort_compare.lowering.sums import add_up
 
 aten = torch.ops.aten
 _LONG = 2**16
-"""Terms of a row, from which on the kernel of ONNX Runtime errs by more than twice what torch's does."""
+"""Terms of a row from which on they are added up in two stages."""
 Results = tuple[ir.Value | None, ...]
 
 

@@ -15,6 +15,7 @@ from dort_compare.dtypes import HALF, ONNX_HALF
 from dort_compare.measure.diff.doubted import run_without_doubted
 from dort_compare.measure.diff.schedule import Schedule
 from dort_compare.measure.noise.shake import masks_unmoved, shake
+from dort_compare.protos import copy_of
 from dort_compare.trace.dataflow import Node
 from dort_compare.trace.dataflow_run import DataflowRun, constant, run_nodes
 from dort_compare.trace.engine import Engine
@@ -109,8 +110,7 @@ def _without_half(node: Node) -> Node:
     """The node, or where it casts to half precision one that casts to float32."""
     if node.proto.op_type != "Cast" or all(a.i not in ONNX_HALF for a in node.proto.attribute if a.name == "to"):
         return node
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
+    proto = copy_of(node.proto)
     for attribute in (a for a in proto.attribute if a.name == "to"):
         attribute.i = onnx.TensorProto.FLOAT
     return replace(node, proto=proto)

@@ -232,6 +232,16 @@ def test_gradients_that_cancel_beside_one_huge_token_are_noise(make: Callable[[]
     assert compare(model, (x,), backward=True).verdict == "agree"
 
 
+@pytest.mark.parametrize("model", [nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())])
+def test_what_a_model_of_torchs_own_modules_returns_is_compared(model: nn.Module) -> None:
+    """Dynamo traces the call of the model itself."""
+    report = compare(model, (torch.randn(2, 4),), backward=True)
+    assert {(row.kind, row.status) for row in report.modules if row.module == ""} == {
+        ("output", "ok"),
+        ("gradient", "ok"),
+    }
+
+
 class Cancelling(nn.Module):
     """The gradient by the last layer is a sum of what a batch norm returns, which is zero."""
 
