@@ -230,6 +230,17 @@ def test_a_long_loop_is_one_value(
     assert check(tmp_path).verdict == "agree"
 
 
+def test_a_loop_of_loops_counts_by_all_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OfElements(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return map_rows(lambda row: map_rows(lambda each: each.sin() * 2, row), x)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(expanded, "MOST_NODES", 500)
+    report = compare(OfElements(), (torch.randn(20, 20),))
+    assert report.verdict == "agree", report
+    assert {row.target for row in report.rows} == {"torch.ops.higher_order.map_impl"}
+
+
 def test_a_fault_in_a_long_loop_departs_where_its_results_are_taken(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expanded, "MOST_NODES", 10)
     tanh = registered()[torch.ops.aten.tanh.default]

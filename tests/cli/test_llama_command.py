@@ -12,6 +12,8 @@ import torch
 from dort_compare import compiled
 from dort_compare.cli import main, walk
 from dort_compare.dump.writer import MANIFEST
+from dort_compare.errors import UsageError
+from dort_compare.runtime.providers import by_itself
 
 SMALL = ["--hidden", "32", "--heads", "4", "--kv-heads", "2", "--intermediate", "48", "--vocabulary", "50"]
 SMALL += ["--seq", "8"]
@@ -54,6 +56,20 @@ def test_tells_its_steps_in_order_and_ends_with_the_verdict(capsys, tmp_path):
     assert {row["backend"] for row in report["outputs"]} == {"debug", "onnxrt"}
     gradients = {row["name"] for row in report["outputs"] if row["kind"] == "gradient"}
     assert "layers.0.mlp.down_proj.weight" in gradients
+
+
+@pytest.mark.parametrize("ortopt", ["0", "1"])
+def test_the_optimized_model_is_made_by_every_optimizer(capsys, monkeypatch, ortopt):
+    """Also by those that backends switch off for a model that they would harm."""
+    given = []
+
+    def stop(model, call, backend, *_):
+        given.append(backend.options.session_options)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(walk, "compare_with", stop)
+    assert run(capsys, *SMALL, "--ortopt", ortopt)[0] == 2
+    assert given == [by_itself() if ortopt == "1" else {}]
 
 
 @pytest.mark.parametrize("ortopt", ["0", "1"])

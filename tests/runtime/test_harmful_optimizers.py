@@ -149,6 +149,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Sequence[Tensor]]] = {
     ),
     "a factor of weights": (lambda a, b: F.linear(a, b * 1e-30), (torch.randn(4, 3) * 1e19, torch.randn(5, 3) * 1e19)),
     "two factors": (lambda a, b: (a / 4000 / 4000) @ b, (torch.randn(4, 3) * 1e22, torch.randn(3, 5) * 1e19)),
+    "factors that multiply on both sides": (
+        lambda a, b: (a * 2.5e-4) @ (b * 2.5e-4),
+        (torch.randn(4, 3) * 1e21, torch.randn(3, 5) * 1e20),
+    ),
     "factors on both sides": (
         lambda a, b: (a / 4000) @ (b / 4000),
         (torch.randn(4, 3) * 1e21, torch.randn(3, 5) * 1e20),
