@@ -23,6 +23,9 @@ from dort_compare.runtime.providers import by_itself, once, with_cpu
 from dort_compare.trace.four_executions import MEMORY
 from dort_compare.trace.modules import Call, Loss
 
+MAX_RUNS = 8
+"""Of each graph so many runs are compared: one that a loop, or each of several layers, runs has more than one."""
+
 
 def compare(
     model: nn.Module,
@@ -63,7 +66,9 @@ def compare(
             their floor; a number asks for that relative error of norms instead.
         compile_backends: other backends of torch.compile, such as "inductor", whose outputs and gradients are held to
             the same reference.
-        options: everything else (``exporter``, ``target_opset``, ...) goes to DebugBackend.
+        options: everything else (``exporter``, ``target_opset``, ...) goes to DebugBackend. Of a graph that runs more
+            than once, as in a loop around a graph break, the first ``max_runs`` are compared, by default 8; the rows
+            are those of the first of them in which a value departs by itself.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
@@ -166,7 +171,7 @@ def _named(backend: Any) -> tuple[str, str | Callable[..., Any]]:
 def _defaults(provider: str, effort: Effort, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a backend that runs once, under those that the caller has ``given``."""
     session = {**once(), **(by_itself() if effort.optimized else {})}
-    options = {"providers": with_cpu(provider), "session_options": session, **given}
+    options = {"providers": with_cpu(provider), "session_options": session, "max_runs": MAX_RUNS, **given}
     if isinstance(options["session_options"], Mapping):
         options["session_options"] = {**session, **options["session_options"]}
     return options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -93,19 +93,29 @@ def run_other(name: str, backend: Any, model: nn.Module, call: Call, dynamic: bo
         raise OtherBackendError(f"the backend {name} failed: {one_line(problem)}") from problem
 
 
-def graph_run(graph: CompiledGraph, given: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
-    """The first recorded run of a compiled graph, with the names of those of its inputs that are ``given``."""
+def graph_runs(graph: CompiledGraph, given: Mapping[str, torch.Tensor] | None = None) -> Iterator[GraphRun]:
+    """The recorded runs of a compiled graph, with the names of those of its inputs that are ``given``.
+
+    Raises StaleRecordError at one of which an input that is kept by reference has been written since.
+    """
     names = {id(tensor): name for name, tensor in reversed([*(given or {}).items()])}
-    sources = graph.runs[0].sources
-    return GraphRun(
-        phase=graph.phase,
-        index=graph.index,
-        graph_module=graph.graph_module,
-        onnx_model=graph.onnx_model,
-        inputs=graph.named_inputs(),
-        providers=graph.program.providers,
-        compile_id=graph.compile_id,
-        input_names={name: names[id(source)] for name, source in sources.items() if id(source) in names},
-        is_piece=graph.is_piece,
-        whole=graph.traced.graph_module,
-    )
+    onnx_model = graph.onnx_model
+    for position, run in enumerate(graph.runs):
+        yield GraphRun(
+            phase=graph.phase,
+            index=graph.index,
+            graph_module=graph.graph_module,
+            onnx_model=onnx_model,
+            inputs=graph.named_inputs(position),
+            providers=graph.program.providers,
+            compile_id=graph.compile_id,
+            input_names={name: names[id(source)] for name, source in run.sources.items() if id(source) in names},
+            is_piece=graph.is_piece,
+            number=position + 1,
+            whole=graph.traced.graph_module,
+        )
+
+
+def graph_run(graph: CompiledGraph, given: Mapping[str, torch.Tensor] | None = None) -> GraphRun:
+    """The first of ``graph_runs``."""
+    return next(graph_runs(graph, given))

@@ -25,6 +25,7 @@ from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.boxed import Boxed, as_boxed
+from dort_compare.runtime.program import Argument
 
 Storage = dict[str, Any]
 Execute = Callable[[TracedGraph, list[Any]], Any]
@@ -124,6 +125,11 @@ class DebugBackend:
 
         return call
 
+    def dump_inputs(self, graph: int, inputs: Mapping[str, Argument]) -> None:
+        """Lets the dump, if there is one, hold these inputs of the graph of that index, by their names."""
+        if self._dump and graph in self._dumped:
+            self._dump.add_inputs(self._dumped[graph], inputs)
+
     def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
         """Lets the dump, if there is one, know the caller's names of inputs of the graph of that index."""
         if self._dump and graph in self._dumped:
@@ -144,8 +150,8 @@ class DebugBackend:
             arguments.clear()
             with _RECORDING:
                 is_first = graph.record(taken, next(_RUNS))
-                if is_first and self._dump:
-                    self._dump.add_inputs(self._dumped[graph.index], graph.named_inputs())
+                if is_first:
+                    self.dump_inputs(graph.index, graph.named_inputs())
             computed = graph.program.computed(*taken)
             if is_first and self._kept is not None:
                 self._kept[graph.index] = Results(computed)

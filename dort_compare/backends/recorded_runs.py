@@ -103,6 +103,21 @@ class GraphId:
         return {"graph": self.index, "phase": self.phase, "compile_id": self.compile_id}
 
 
+@dataclass(frozen=True)
+class ComparedGraph(GraphId):
+    """Which graph, how often it ran, and how many of its runs, from the first, were compared."""
+
+    ran: int = 1
+    compared: int = 1
+
+    @classmethod
+    def of(cls, graph: CompiledGraph, compared: int) -> ComparedGraph:
+        return cls(graph.index, graph.phase, graph.compile_id, graph.ran, compared)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "ran": self.ran, "compared": self.compared}
+
+
 @dataclass(frozen=True, eq=False)
 class TracedGraph:
     """A graph as AOTAutograd traced it, whole, whatever pieces it runs in."""
@@ -116,7 +131,7 @@ class TracedGraph:
 class CompiledGraph:
     """One graph that was compiled: FX, ONNX, and the inputs of its first ``max_runs`` runs.
 
-    ``traced`` is the graph that it is, or of which it is a piece, whose names of nodes it has.
+    ``traced`` is the graph that it is, or of which it is a piece, whose names of nodes it has; ``ran`` counts all runs.
     """
 
     id: GraphId
@@ -126,6 +141,7 @@ class CompiledGraph:
     max_runs: int
     traced: TracedGraph
     runs: list[Run] = field(default_factory=list)
+    ran: int = 0
 
     @property
     def index(self) -> int:
@@ -154,6 +170,7 @@ class CompiledGraph:
 
     def record(self, arguments: Sequence[Argument], number: int) -> bool:
         """Keeps the inputs of a run, while fewer than ``max_runs`` are kept; says whether it was the first."""
+        self.ran += 1
         if len(self.runs) < self.max_runs:
             previous = self.runs[-1] if self.runs else None
             self.runs.append(Run(self.signature, self.phase, arguments, previous, number))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,15 +13,15 @@ from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
 from dort_compare.backends.graph_breaks import attempts, skipped_functions
-from dort_compare.backends.recorded_runs import Results
+from dort_compare.backends.recorded_runs import ComparedGraph, Results
 from dort_compare.comparison.effort import USUAL, Effort
 from dort_compare.comparison.heap import kept_memory
 from dort_compare.comparison.subject import Subject
 from dort_compare.comparison.values import Examination, Recorded, Values
 from dort_compare.comparison.whole import Whole, whole
-from dort_compare.compiled import Compiled, graph_run, run_other
+from dort_compare.compiled import Compiled, graph_runs, run_other
 from dort_compare.dtypes import HALF
-from dort_compare.errors import UsageError
+from dort_compare.errors import StaleRecordError, UsageError
 from dort_compare.measure.before_onnx.tracing import EagerModules, Tracing
 from dort_compare.measure.half.suggest import suggest_fp32
 from dort_compare.measure.optimized import judge_with_optimized, unexplained
@@ -29,7 +30,7 @@ from dort_compare.measure.reach import Lineage
 from dort_compare.report import Report
 from dort_compare.report.environment import environment, settings
 from dort_compare.report.progress import Waiting
-from dort_compare.trace import Outcome
+from dort_compare.trace import GraphRun, Outcome
 from dort_compare.trace.modules import Call
 
 
@@ -75,9 +76,12 @@ class _Ran:
     shipped: dict[int, Results]
 
     def recorded(self, given: Mapping[str, torch.Tensor]) -> list[Recorded]:
-        """The graphs that ran, in the order of their first runs."""
+        """The graphs that ran, in the order of their first runs.
+
+        Raises StaleRecordError where what the first run of one read has been written since; later ones are left out.
+        """
         graphs = sorted((graph for graph in self.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-        return [(graph, graph_run(graph, given)) for graph in graphs]
+        return [Recorded(graph, [*_still(graph_runs(graph, given))]) for graph in graphs]
 
 
 class _Stages:
@@ -103,11 +107,12 @@ class _Stages:
         tracing = self._traced(ran.model, modules)
         recorded = self._recorded(ran)
         values = examination.values(recorded, ran.shipped)
-        lineage = Lineage([run for _, run in recorded], has_loss=self._subject.call.loss is not None)
+        self._dump_later(recorded, values.later_runs)
+        lineage = Lineage([each.runs[0] for each in recorded], has_loss=self._subject.call.loss is not None)
         found = self._whole(eager, ran.outcome, others, tracing, values, lineage)
         if not self._effort.optimized:
             suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)
-            values = examination.looked_closer(values, [each for each in recorded if each[1].index in suspects])
+            values = examination.looked_closer(values, [each for each in recorded if each.graph.index in suspects])
         return Comparison(self._report(ran, recorded, values, found, lineage), eager, ran.graphs)
 
     def _others(self, eager: Outcome, beside: Mapping[str, Any]) -> list[OutcomeRow]:
@@ -147,9 +152,18 @@ class _Stages:
     def _recorded(self, ran: _Ran) -> list[Recorded]:
         """The graphs with their runs, whose inputs the dump comes to know by name."""
         recorded = ran.recorded(self._subject.given)
-        for _, run in recorded:
-            self._backend.name_inputs(run.index, run.input_names)
+        for each in recorded:
+            self._backend.name_inputs(each.graph.index, each.runs[0].input_names)
         return recorded
+
+    def _dump_later(self, recorded: Sequence[Recorded], later: Mapping[int, int]) -> None:
+        """Lets the dump hold the later run of a graph, by number, in which a value departs that is right in the
+        first."""
+        for each in recorded:
+            if number := later.get(each.graph.index):
+                run = each.runs[number - 1]
+                self._backend.dump_inputs(run.index, run.inputs)
+                self._backend.name_inputs(run.index, run.input_names)
 
     def _whole(
         self,
@@ -171,7 +185,7 @@ class _Stages:
     def _report(
         self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole, lineage: Lineage
     ) -> Report:
-        runs = [run for _, run in recorded]
+        runs = [each.runs[0] for each in recorded]
         verdict, causes = judge_with_optimized(
             values.rows,
             found.outputs,
@@ -190,7 +204,7 @@ class _Stages:
             outputs=found.outputs,
             fallbacks=ran.fallbacks,
             graph_breaks=ran.graph_breaks,
-            graphs=tuple(graph.id for graph, _ in recorded),
+            graphs=tuple(ComparedGraph.of(each.graph, len(each.runs)) for each in recorded),
             modules=found.modules,
             optimized=values.optimized,
             observed=values.observed,
@@ -199,3 +213,10 @@ class _Stages:
             settings={**settings(self._subject.call, self._backend.options, self._dynamic), **asdict(self._effort)},
             environment=environment(),
         )
+
+
+def _still(runs: Iterator[GraphRun]) -> Iterator[GraphRun]:
+    """The first run, and the later ones up to one of which an input has been written since."""
+    yield next(runs)
+    with suppress(StaleRecordError):
+        yield from runs

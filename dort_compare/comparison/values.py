@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 
 from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import Effort
 from dort_compare.errors import one_line
-from dort_compare.measure.graph_rows import graph_rows
+from dort_compare.measure.graph_rows import Watch, graph_rows
 from dort_compare.measure.half.precision import Precision, PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, optimized_rows
@@ -22,18 +23,33 @@ from dort_compare.report.progress import SCATTER, Waiting
 from dort_compare.trace import GraphRun
 
 _LOG = logging.getLogger("dort_compare.comparison")
-Recorded = tuple[CompiledGraph, GraphRun]
-"""A compiled graph with its first run."""
+_NOT_ASKED_FOR = Optimized((), 0)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A compiled graph with those of its runs that are compared, in order; there is one at least."""
+
+    graph: CompiledGraph
+    runs: Sequence[GraphRun]
 
 
 @dataclass(frozen=True)
 class Values:
-    """What was found of the values of all graphs."""
+    """What was found of the values of all graphs, in order of execution.
+
+    Those of a graph are of its first run in which a value departs by itself, or of the first of all.
+    """
 
     rows: tuple[Row, ...] = ()
     optimized: Optimized | None = None
     observed: tuple[Observed, ...] = ()
     precision: Precision = field(default_factory=Precision)
+
+    @property
+    def later_runs(self) -> dict[int, int]:
+        """The numbers of the runs that values are of, by graph, where that is not the first."""
+        return {row.graph: row.run for row in self.rows if row.run > 1}
 
     @property
     def causes(self) -> dict[int, list[str]]:
@@ -43,6 +59,21 @@ class Values:
             if row.status == "diverges":
                 found[row.graph].append(row.call)
         return found
+
+
+@dataclass(frozen=True)
+class _RunValues:
+    """What was found of the values of one run of one graph."""
+
+    run: GraphRun
+    rows: Sequence[Row]
+    optimized: Optimized = _NOT_ASKED_FOR
+    observed: Sequence[Observed] = ()
+
+    @property
+    def departs(self) -> bool:
+        """Whether a value departs by itself."""
+        return any(row.status == "diverges" for row in (*self.rows, *self.optimized.rows))
 
 
 class Examination:
@@ -56,22 +87,24 @@ class Examination:
     def values(self, recorded: Iterable[Recorded], shipped: dict[int, Results]) -> Values:
         """The values of the lowered models, and of the optimized ones where they are asked for.
 
-        ``shipped`` is what the programs computed as the model ran, by graph; it is emptied on the way.
+        ``shipped`` is what the programs computed as the model ran, each for the first time, by graph; it is emptied on
+        the way. ``precision`` is of first runs.
         """
-        rows: list[Row] = []
+        shown: list[tuple[int, _RunValues]] = []
         observed: list[Observed] = []
-        optimized = Optimized((), 0) if self._effort.optimized else None
         precision = PrecisionWatch()
-        for graph, run in recorded:
-            observers = [self._lowered_observer(graph, run, shipped.pop(graph.index, None))]
-            found = self._lowered(run, observers[0], precision, is_behind=any(row.status == "diverges" for row in rows))
-            rows += found
-            if optimized is not None:
-                made, observer = self._optimized(graph, run, found)
-                optimized += made
-                observers.append(observer)
-            observed += self._settled(observers, run)
-        return Values(tuple(rows), optimized, tuple(observed), precision.seen)
+        for each in recorded:
+            is_behind = any(found.departs for _, found in shown)
+            examined = partial(self._examined, each.graph, shipped, precision, is_behind=is_behind)
+            found = _first_departing(map(examined, each.runs), observed)
+            shown.append((each.graph.runs[found.run.number - 1].number, found))
+        in_order = [found for _, found in sorted(shown, key=itemgetter(0))]
+        return Values(
+            tuple(row for found in in_order for row in found.rows),
+            sum((found.optimized for found in in_order), _NOT_ASKED_FOR) if self._effort.optimized else None,
+            tuple(observed),
+            precision.seen,
+        )
 
     def looked_closer(self, values: Values, recorded: Iterable[Recorded]) -> Values:
         """``values`` with those of the optimized models of some graphs, as far as these can be compared.
@@ -79,17 +112,38 @@ class Examination:
         Nothing is added where these say no more than that a right op enlarges what is noise.
         """
         unseen = {seen.graph for seen in values.observed if not seen.ok}
-        for graph, run in recorded:
+        for each in recorded:
+            rows = [row for row in values.rows if row.graph == each.graph.index]
+            observed: list[Observed] = []
             try:
-                made, observer = self._optimized(graph, run, [row for row in values.rows if row.graph == run.index])
+                found = _first_departing((self._optimized(each.graph, run, rows) for run in each.runs), observed)
             except Exception as problem:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
-                _LOG.debug("%s graph %d is not compared optimized: %s", run.phase, run.index, one_line(problem))
+                graph, told = each.graph, one_line(problem)
+                _LOG.debug("%s graph %d is not compared optimized: %s", graph.phase, graph.index, told)
                 continue
-            if run.index not in unseen and not any(row.status == "diverges" for row in made.rows):
+            if each.graph.index not in unseen and not found.departs:
                 continue
-            optimized = (values.optimized or Optimized((), 0)) + made
-            values = replace(values, optimized=optimized, observed=(*values.observed, *self._settled([observer], run)))
+            optimized = (values.optimized or Optimized((), 0)) + found.optimized
+            values = replace(values, optimized=optimized, observed=(*values.observed, *observed))
         return values
+
+    def _examined(
+        self,
+        graph: CompiledGraph,
+        shipped: dict[int, Results],
+        precision: PrecisionWatch,
+        run: GraphRun,
+        *,
+        is_behind: bool,
+    ) -> _RunValues:
+        """What ``values`` finds of one run of a graph; ``is_behind`` as of ``graph_rows``."""
+        observer = self._lowered_observer(graph, run, shipped.pop(graph.index, None))
+        watches = (observer.see, precision.graph(run)) if run.number == 1 else (observer.see,)
+        rows = self._lowered(run, watches, is_behind=is_behind)
+        if not self._effort.optimized:
+            return _RunValues(run, rows, observed=self._settled([observer], run))
+        made, other = self._seen_optimized(graph, run, rows)
+        return _RunValues(run, rows, made, self._settled([observer, other], run))
 
     def _lowered_observer(self, graph: CompiledGraph, run: GraphRun, results: Results | None) -> Observer:
         """Holds what the program computed, once more where that is not known, or departs; it lets go of each once it is
@@ -98,17 +152,21 @@ class Examination:
         kept = results and results.values()
         return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None)
 
-    def _lowered(self, run: GraphRun, observer: Observer, precision: PrecisionWatch, *, is_behind: bool) -> list[Row]:
-        """The rows of a graph's lowered model, with pictures; ``is_behind`` as of ``graph_rows``."""
+    def _lowered(self, run: GraphRun, watches: Sequence[Watch], *, is_behind: bool) -> list[Row]:
+        """The rows of a graph's lowered model, with pictures."""
         pictures = Pictures()
-        watches = (observer.see, precision.graph(run), pictures.see)
-        passing = graph_rows(run, self._effort.memory, self._effort.repeats, watches, is_behind=is_behind)
-        return pictures.on(self._waiting.each(f"values of the {run.phase} graph", passing, run.calls))
+        rows = graph_rows(run, self._effort.memory, self._effort.repeats, (*watches, pictures.see), is_behind=is_behind)
+        return pictures.on(self._waiting.each(f"values of the {_named(run)}", rows, run.calls))
 
-    def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> tuple[Optimized, Observer]:
+    def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> _RunValues:
+        """The values of a graph's optimized model alone."""
+        made, observer = self._seen_optimized(graph, run, rows)
+        return _RunValues(run, (), made, self._settled([observer], run))
+
+    def _seen_optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> tuple[Optimized, Observer]:
         """The values of a graph's optimized model, and what was seen of the program's results beside them."""
         observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*run.inputs.values()))
-        self._waiting.stage(f"values of the optimized {run.phase} graph")
+        self._waiting.stage(f"values of the optimized {_named(run)}")
         options = self._backend.options
         rewrites = bool(options.rewrites)
         return optimized_rows(run, rows, options.session, self._effort.memory, (observer.see,), rewrites), observer
@@ -118,3 +176,18 @@ class Examination:
             self._waiting.stage(SCATTER)
             settle(observers, run)
         return [seen for each in observers for seen in each.seen]
+
+
+def _named(run: GraphRun) -> str:
+    return f"{run.phase} graph" + (f", run {run.number}" if run.number > 1 else "")
+
+
+def _first_departing(runs: Iterator[_RunValues], observed: list[Observed]) -> _RunValues:
+    """Of the runs of a graph, one at least, the first in which a value departs by itself, or the first of all; what was
+    ``observed`` of it and of those before is added to that."""
+    first = found = next(runs)
+    observed += found.observed
+    while not found.departs and (later := next(runs, None)):
+        found = later
+        observed += found.observed
+    return found if found.departs else first

@@ -91,16 +91,20 @@ class DumpWriter:
         return name
 
     def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
-        """Writes the inputs of the first run of a graph; a number becomes a 0-d int64, float64 or bool tensor.
+        """Writes the inputs of a run of a graph, in the place of those of an earlier one; a number becomes a 0-d int64,
+        float64 or bool tensor.
 
         The manifest counts, as ``run``, the graphs in the order in which they first ran.
         """
         file = f"{name}.inputs.safetensors"
         tensors = {key: as_tensor(value) for key, value in inputs.items()}
         with self._changed() as (manifest, files):
-            files.add(file, lambda path: save_tensors(path, tensors))
-            runs = sum("run" in entry for entry in manifest["graphs"].values())
-            manifest["graphs"][name] |= {"inputs": file, "run": runs}
+            entry = manifest["graphs"][name]
+            if "inputs" in entry:
+                write_whole(self.folder / file, lambda path: save_tensors(path, tensors), replace=True)
+            else:
+                files.add(file, lambda path: save_tensors(path, tensors))
+                entry |= {"inputs": file, "run": sum("run" in other for other in manifest["graphs"].values())}
 
     def add_input_names(self, name: str, names: Mapping[str, str]) -> None:
         """Writes the caller's names of inputs of a graph, such as those of parameters."""

@@ -38,6 +38,7 @@ class Divergence:
         onnx_vs_float64: the same of ONNX's.
         reach: what it reaches: later values, outputs and gradients.
         graph: the number of its graph.
+        run: which run of the graph, from 1.
         operands: the values of the graph that the call reads.
     """
 
@@ -56,6 +57,7 @@ class Divergence:
     onnx_vs_float64: Number | None = None
     reach: Reach | None = None
     graph: int | None = None
+    run: int = 1
     operands: tuple[str, ...] = ()
 
     @property
@@ -87,6 +89,7 @@ class Divergence:
             "further_from_float64": self.further,
             "reaches": self.reach.to_json() if self.reach else None,
             "graph": self.graph,
+            "run": self.run,
             "operands": list(self.operands),
         }
 
@@ -110,9 +113,11 @@ def at_row(row: Row, lineage: Lineage | None) -> Divergence:
         onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
         reach=lineage.reached(row.graph, row.call) if lineage else None,
         graph=row.graph,
+        run=row.run,
         operands=lineage.operands(row.graph, row.call) if lineage else (),
     )
-    return replace(divergence, reason=_reason(divergence, row))
+    where = f"in run {row.run} of its graph: " if row.run > 1 else ""
+    return replace(divergence, reason=where + _reason(divergence, row))
 
 
 def outside(what: str, reason: str) -> Divergence:

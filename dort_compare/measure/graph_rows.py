@@ -42,7 +42,7 @@ def graph_rows(
     merged = frozenset(fx_node for fx_node, value in stands.items() if value.fused)
     opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
     held = {n: getattr(torch, value.held_in) for n, value in stands.items() if value.held_in and fused is not None}
-    judge = Judge(run.phase, run.index, held)
+    judge = Judge(run.phase, run.index, held, run.number)
 
     def row(executed: Executed) -> Row:
         node = executed.step.node

@@ -35,9 +35,12 @@ class Judge:
     ``held`` gives, by FX node, the coarser dtypes that a converted model holds values in.
     """
 
-    def __init__(self, phase: Phase, graph: int, held: Mapping[str, torch.dtype] = MappingProxyType({})) -> None:
+    def __init__(
+        self, phase: Phase, graph: int, held: Mapping[str, torch.dtype] = MappingProxyType({}), run: int = 1
+    ) -> None:
         self.phase = phase
         self.graph = graph
+        self.run = run
         self.held = held
         self.precisions: dict[fx.Node, torch.dtype | None] = {}
         self.astray: set[fx.Node] = set()
@@ -127,6 +130,7 @@ class Judge:
         return Row(
             phase=self.phase,
             graph=self.graph,
+            run=self.run,
             fx_node=node.name,
             call=call.name,
             target=target_name(call),

@@ -43,6 +43,7 @@ class Row:
         computed_in: the wider dtype that the ONNX nodes compute in, where they do.
         held_in: the coarser dtype that a converted model holds it in, where it does.
         is_unstable: whether ONNX Runtime computes other values of the same operands from run to run.
+        run: which run of the graph, from 1.
         inherited: the distance where each side has its own earlier values.
         local: the distance where ONNX has torch's operands; None where its nodes cannot run on those alone.
         noise_floor: the largest local error that is noise.
@@ -74,6 +75,7 @@ class Row:
     computed_in: str | None = None
     held_in: str | None = None
     is_unstable: bool = False
+    run: int = 1
     inherited: Distance | None = None
     local: Distance | None = None
     noise_floor: float | None = None
@@ -88,6 +90,7 @@ class Row:
         return {
             "phase": self.phase,
             "graph": self.graph,
+            "run": self.run,
             "fx_node": self.fx_node,
             "call": self.call,
             "target": self.target,

@@ -222,5 +222,5 @@ def _outcome_reason(row: OutcomeRow) -> str:
     return (
         f"{gap}, although neither tracing nor an op of the compiled graphs departs by itself: what is noise in a value "
         "that one graph hands on, as forward to backward, is enlarged by another, or in eager torch between them, or a "
-        "graph that ran again departs in a later run, of which the first alone is compared"
+        "graph departs in a run after the first max_runs, which alone are compared"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from dort_compare.align.named_alike import named_alike, without_names
 from dort_compare.align.regions import values_by_region
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.recorded_runs import GraphId
+from dort_compare.backends.recorded_runs import ComparedGraph
 from dort_compare.comparison import Effort
 from dort_compare.dump.reader import Device, fallbacks_in
 from dort_compare.errors import DumpError
@@ -59,7 +59,7 @@ def check(
         is_behind = any(row.status == "diverges" for row in rows)
         with running(title(each, other)), Waiting() as waiting:
             rows += _rows(run, each.name, effort, waiting, is_ours=other is None, is_behind=is_behind)
-    identities = tuple(GraphId(each.number, each.phase, each.compile_id) for each, _ in runs)
+    identities = tuple(ComparedGraph(each.number, each.phase, each.compile_id) for each, _ in runs)
     settings = {"dump": str(dump), "model": other and str(other), "engine": engine, "provider": provider}
     verdict, causes = judge(rows, (), Lineage([run for _, run in runs]))
     return Report(

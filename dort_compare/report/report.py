@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dort_compare.backends.fallback import Fallback
-from dort_compare.backends.recorded_runs import GraphId
+from dort_compare.backends.recorded_runs import ComparedGraph
 from dort_compare.errors import UsageError
 from dort_compare.files import write
 from dort_compare.measure.before_onnx.modules import ModuleRow
@@ -42,7 +42,7 @@ class Report:
         fallbacks: the FX nodes that ran in eager torch.
         graph_breaks: why torch.compile ended a graph before the end of the model, or made none of a function, and
             where, once for each: what runs between graphs is eager torch, and is not compared.
-        graphs: the graphs in the order of their first runs.
+        graphs: the graphs in the order of their first runs, with how often each ran and how many runs were compared.
         modules: one for every result of a module and every gradient of one, plain eager against the traced graphs on
             torch's kernels.
         optimized: the values of the models that ONNX Runtime's optimizers made, where asked for, and those of graphs
@@ -60,7 +60,7 @@ class Report:
     outputs: tuple[OutcomeRow, ...]
     fallbacks: tuple[Fallback, ...] = ()
     graph_breaks: tuple[str, ...] = ()
-    graphs: tuple[GraphId, ...] = ()
+    graphs: tuple[ComparedGraph, ...] = ()
     modules: tuple[ModuleRow, ...] = ()
     optimized: Optimized | None = None
     observed: tuple[Observed, ...] = ()

@@ -75,6 +75,12 @@ def _summary(report: Report) -> Iterator[str]:
     if report.graph_breaks:
         yield f"graph breaks: {len(report.graph_breaks)}; {BETWEEN_GRAPHS}"
         yield from (printable(f"  {reason}") for reason in dict.fromkeys(report.graph_breaks))
+    for graph in report.graphs:
+        if graph.ran > graph.compared:
+            left = (
+                f"{graph.phase} graph {graph.index} ran {graph.ran} times: its first {counted(graph.compared, 'run')}"
+            )
+            yield f"{left} {'was' if graph.compared == 1 else 'were'} compared; max_runs={graph.ran} compares all"
     if report.modules:
         yield before_onnx_text(report.modules)
 

@@ -27,11 +27,11 @@ def check_engine(name: str) -> None:
 class GraphRun:
     """One run of one graph: FX, the ONNX model that stands for it, and what went in.
 
-    ``index`` counts the graphs of a comparison. ``inputs`` are in the order of the FX placeholders, by their names:
-    tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX sessions. ``compile_id`` is what a
-    forward graph shares with its backward graph, ``input_names`` holds the caller's names of inputs that have one.
-    ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator. ``is_piece`` says whether
-    this is a piece of a graph that was cut, and ``whole`` is that graph, where it is known.
+    ``index`` counts the graphs of a comparison, ``number`` the runs of the graph, from 1. ``inputs`` are in the order
+    of the FX placeholders, by their names: tensors, and numbers for symbolic sizes. ``providers`` are those of the ONNX
+    sessions. ``compile_id`` is what a forward graph shares with its backward graph, ``input_names`` holds the caller's
+    names of inputs that have one. ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator.
+    ``is_piece`` says whether this is a piece of a graph that was cut, and ``whole`` is that graph, where it is known.
     """
 
     phase: Phase
@@ -44,6 +44,7 @@ class GraphRun:
     input_names: Mapping[str, str] = field(default_factory=dict)
     engine: EngineName = "ort"
     is_piece: bool = False
+    number: int = 1
     whole: fx.GraphModule | None = None
 
     @property

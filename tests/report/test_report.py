@@ -24,7 +24,7 @@ ROW_KEYS = {
 }  # fmt: skip
 DIVERGENCE_KEYS = {
     "phase", "fx_node", "target", "onnx_value", "onnx_nodes", "module", "source", "reason", "inherited", "local",
-    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches", "graph",
+    "noise_floor", "torch_vs_float64", "onnx_vs_float64", "further_from_float64", "reaches", "graph", "run",
     "operands",
 }  # fmt: skip
 

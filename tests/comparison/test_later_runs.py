@@ -1,0 +1,210 @@
+"""A graph that runs more than once is compared in each of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dort_compare import compare
+from dort_compare.lowering import registry
+from dort_compare.measure.rows import Row
+from dort_compare.offline import check
+from dort_compare.report import Report
+
+aten = torch.ops.aten
+ROUNDS = 4
+
+
+class Doubled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.scale).tanh() + 2 * x
+
+
+class Repeated(nn.Module):
+    """One graph runs in every round: the loop itself is not compiled, for what it calls is broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Doubled()
+
+    def forward(self, x: Tensor, rounds: int = ROUNDS) -> Tensor:
+        for _ in range(rounds):
+            x = self.cell(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+def small() -> Tensor:
+    """Grows with every round: 0.1, some 0.3, some 0.9, some 2.5."""
+    return torch.full((2, 3), 0.1)
+
+
+def wrong_beyond(limit: float, right: Callable[..., Any], position: int = 0) -> Callable[..., Any]:
+    """A lowering that is a hundredth off where the operand in that position exceeds ``limit``."""
+
+    def lowering(op: Any, *args: Any) -> Any:
+        found = right(op, *args)
+        return op.Where(op.Greater(args[position], limit), op.Mul(found, 1.01), found)
+
+    return lowering
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, target: Any, limit: float, position: int = 0) -> None:
+    monkeypatch.setitem(registry._TABLE, target, wrong_beyond(limit, registry.registered()[target], position))
+
+
+def departing(report: Report) -> list[Row]:
+    return [row for row in report.rows if row.status == "diverges"]
+
+
+def test_right_runs_agree_and_are_counted() -> None:
+    report = compare(Repeated(), (small(),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert {row.run for row in report.rows} == {1}
+    assert sorted(graph.ran for graph in report.graphs) == [1, 1, ROUNDS - 1, ROUNDS - 1]  # of gradients from round 2
+    assert all(graph.compared == graph.ran for graph in report.graphs)
+    assert "max_runs" not in report.text()
+
+
+@pytest.mark.parametrize(("limit", "run"), [(0.0, 1), (0.2, 2), (0.5, 3), (1.5, 4)])
+def test_a_fault_is_named_in_the_first_run_that_shows_it(
+    limit: float, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, aten.tanh.default, limit)
+    report = compare(Repeated(), (small().requires_grad_(),), backward=True)
+    assert {row.target for row in departing(report)} == {"aten.tanh.default"}
+    first = report.first_divergence
+    assert first is not None
+    assert (first.target, first.run) == ("aten.tanh.default", run)
+    assert first.reason.startswith(f"in run {run} of its graph: ") == (run > 1)
+    assert report.as_json()["first_divergence"]["run"] == run
+
+
+def test_a_fault_in_a_later_run_of_a_backward_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients run from the last round, with the largest saved result, to the first."""
+    right = registry.registered()[aten.tanh_backward.default]
+    monkeypatch.setitem(
+        registry._TABLE,
+        aten.tanh_backward.default,
+        lambda op, grad, y: op.Where(op.Less(y, 0.2), op.Neg(right(op, grad, y)), right(op, grad, y)),
+    )
+    report = compare(Repeated(), (small().requires_grad_(),), backward=True)
+    (cause,) = report.causes
+    assert (cause.phase, cause.target, cause.run) == ("backward", "aten.tanh_backward.default", ROUNDS)
+
+
+def test_a_dump_holds_the_run_that_departs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, 1.5)
+    (cause,) = compare(Repeated(), (small().requires_grad_(),), backward=True, dump=tmp_path).causes
+    (found,) = check(tmp_path).causes
+    assert (found.fx_node, found.graph) == (cause.fx_node, cause.graph)
+    assert found.local == cause.local
+
+
+def test_of_several_faults_the_one_that_ran_first_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.repeated = Repeated()
+
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(ROUNDS):
+                x = self.repeated.cell(x)
+                torch._dynamo.graph_break()
+                x = sines(x)
+            return x
+
+    plant(monkeypatch, aten.tanh.default, 0.5)  # the graph of which runs first
+    plant(monkeypatch, aten.sin.default, 0.25)
+    report = compare(Two(), (small(),))
+    assert [(cause.target, cause.run) for cause in report.causes] == [("aten.sin.default", 1), ("aten.tanh.default", 2)]
+    assert [row.target for row in departing(report)] == [cause.target for cause in report.causes]
+
+
+@torch.compiler.disable(recursive=False)
+def sines(x: Tensor) -> Tensor:
+    return Sine()(x)
+
+
+class Sine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin() + x
+
+
+def test_sizes_may_change_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Growing(Repeated):
+        def forward(self, x: Tensor, rounds: int = ROUNDS) -> Tensor:
+            for _ in range(rounds):
+                x = self.cell(torch.cat([x, 2 * x]))
+                torch._dynamo.graph_break()
+            return x
+
+    plant(monkeypatch, aten.tanh.default, 5.0)
+    (cause,) = compare(Growing(), (small(),), dynamic=True).causes
+    assert (cause.target, cause.run > 1) == ("aten.tanh.default", True)
+
+
+def test_runs_that_are_not_compared_are_told() -> None:
+    report = compare(Repeated(), (small(), 12))
+    assert [(graph.ran, graph.compared) for graph in report.graphs] == [(12, 8)]
+    assert "graph 0 ran 12 times: its first 8 runs were compared; max_runs=12 compares all" in " ".join(
+        report.text().split()
+    )
+    assert report.as_json()["graphs"] == [
+        {"graph": 0, "phase": "inference", "compile_id": report.graphs[0].compile_id, "ran": 12, "compared": 8}
+    ]
+    one = compare(Repeated(), (small(),), max_runs=1)
+    assert "its first 1 run was compared; max_runs=4 compares all" in " ".join(one.text().split())
+
+
+def test_a_result_that_departs_in_a_run_that_is_not_compared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, 1.5)
+    (cause,) = compare(Repeated(), (small(),), max_runs=2).causes
+    assert cause.phase == "eager"
+    assert "in a run after the first max_runs" in cause.reason
+    (cause,) = compare(Repeated(), (small(),), max_runs=ROUNDS).causes
+    assert (cause.target, cause.run) == ("aten.tanh.default", 4)
+
+
+class Scaled(nn.Module):
+    """A small factor beside a product, which an optimizer of ONNX Runtime moves behind it: there 1e39 overflows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3, 3), 1000.0))
+        self.growth = nn.Parameter(torch.tensor(1e12))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x * self.growth
+        return x, (x * 1e-30) @ self.weight
+
+
+class Scaling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Scaled()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x, y = self.cell(x)
+            torch._dynamo.graph_break()
+        return y
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_an_optimizer_that_harms_a_later_run_alone_is_seen(asked_for: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
+    report = compare(Scaling(), (torch.ones(2, 3),), optimized=asked_for)
+    first = report.first_divergence
+    assert first is not None
+    assert (first.target, first.run) == ("aten.mm.default", 3)
+    assert "only in the optimized model" in first.reason
