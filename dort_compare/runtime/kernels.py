@@ -32,16 +32,17 @@ def with_kernels(
 
     Around float16 nodes without a kernel ONNX Runtime puts casts by itself, but drops those between two of them, and
     with them the rounding that torch's kernels do after each; ``dtypes`` without float16 leaves it to that. What is
-    computed in float32 says so in its metadata, nodes and values alike. Value names do not change.
+    computed in float32 says so in its metadata, nodes and values alike. Value names do not change. A node with nested
+    graphs stays as it is; those of its graphs are asked one by one.
     """
     probe = _Probe(model.graph.opset_imports, providers, model.functions.values())
-    if not any(probe.lacks_half_kernel(node, dtypes) for node in model.graph):
+    if not any(probe.lacks_half_kernel(node, dtypes) for node in model.graph.all_nodes()):
         return model
     raised = model.clone()
     names = _Names(raised.graph)
-    for node in list(raised.graph):
+    for node in list(raised.graph.all_nodes()):
         if probe.lacks_half_kernel(node, dtypes):
-            _raise(raised.graph, node, names)
+            _raise(node, names)
     return raised
 
 
@@ -88,7 +89,7 @@ class _Probe:
     def lacks_half_kernel(self, node: ir.Node, dtypes: Collection[ir.DataType]) -> bool:
         """Whether there is no kernel of a node that reads or makes one of ``dtypes``, bfloat16 or float16."""
         if _BFLOAT16 in dtypes and _touches(node, _BFLOAT16):
-            return not self.has_kernel(node)
+            return not holds_graphs(node) and not self.has_kernel(node)
         if _FLOAT16 not in dtypes or not _touches(node, _FLOAT16) or node.domain or not _stands_alone(node):
             return False
         return _NAMES_A_DTYPE.isdisjoint(node.attributes) and self._answer(node, _is_cast)
@@ -113,12 +114,14 @@ class _Probe:
 
 
 class _Names:
-    """Names that no value and no node of a graph has: casts may stand in it already."""
+    """Names that no value and no node of a graph and those nested in it has: casts may stand in it already."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        made = (value.name for node in graph for value in node.outputs)
-        given = (value.name for value in (*graph.inputs, *graph.initializers.values()))
-        self._taken = {*made, *given, *(node.name for node in graph)}
+        nodes = list(graph.all_nodes())
+        made = (value.name for node in nodes for value in node.outputs)
+        graphs = (graph, *graph.subgraphs())
+        given = (value.name for each in graphs for value in (*each.inputs, *each.initializers.values()))
+        self._taken = {*made, *given, *(node.name for node in nodes)}
 
     def new(self, name: str) -> str:
         """``name``, longer where it is taken."""
@@ -139,7 +142,9 @@ def _is_cast(model: bytes, providers: Sequence[Provider]) -> bool:
         return loads(model, providers, path) and any(node.op_type == "Cast" for node in onnx.load(path).graph.node)
 
 
-def _raise(graph: ir.Graph, node: ir.Node, names: _Names) -> None:
+def _raise(node: ir.Node, names: _Names) -> None:
+    graph = node.graph
+    assert graph is not None
     metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
     node.metadata_props.update(metadata)
     casts: dict[ir.Value, ir.Node] = {}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import dort_compare
 from dort_compare.provenance import COMPUTED_IN, FX_NODE
 from dort_compare.runtime.kernels import missing_kernels, with_kernels
+from dort_compare.runtime.opsets import loads
 
 CPU = [("CPUExecutionProvider", {})]
 TEXT = """
@@ -208,3 +209,25 @@ def test_a_call_of_one_of_two_functions_of_a_name_stays_what_it_is() -> None:
 def test_a_call_of_a_function_that_casts_by_itself_stays_what_it_is() -> None:
     given = ir.from_onnx_text(FUNCTION)
     assert with_kernels(given, CPU) is given
+
+
+BRANCHES = """
+<ir_version: 10, opset_import: ["" : 20]>
+graph (bfloat16[2,2] x, bool c) => (bfloat16[2,2] y)
+{
+    y = If (c) <
+        then_branch = then () => (bfloat16[2,2] kept) { kept = Identity(x) },
+        else_branch = other () => (bfloat16[2,2] product) { product = MatMul(x, x) }
+    >
+}
+"""
+
+
+def test_a_node_with_graphs_stays_and_the_nodes_of_these_are_cast() -> None:
+    raised = with_kernels(ir.from_onnx_text(BRANCHES), CPU)
+    (branches,) = raised.graph
+    assert (branches.op_type, branches.outputs[0].dtype) == ("If", ir.DataType.BFLOAT16)
+    kept, other = (branches.attributes[name].as_graph() for name in ("then_branch", "else_branch"))
+    assert [node.op_type for node in kept] == ["Identity"]
+    assert [node.op_type for node in other] == ["Cast", "MatMul", "Cast"]
+    assert loads(ir.to_proto(raised).SerializeToString(), CPU)
