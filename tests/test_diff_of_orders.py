@@ -264,6 +264,23 @@ def test_another_transpose_of_heads_is_the_cause() -> None:
     assert [cause.row.pair.second for cause in found.findings.causes] == ["kt"], str(found)
 
 
+def test_what_is_quantized_and_back_is_still_in_the_order_of_its_transpose() -> None:
+    heads = """
+        agraph (float[2, 6, 2, 3] x) => (float[2, 2, 6, 6] y) {{
+            q = Transpose<perm = [0, 2, 1, 3]>(x)
+            k = Neg(q){quantized}
+            kt = Transpose<perm = [0, 1, 3, 2]>({key})
+            y = MatMul(q, kt)
+        }}"""
+    levels = "\n kq = QuantizeLinear(k, s, z)\n kd = DequantizeLinear(kq, s, z)"
+    scale = {"s": np.float32(0.05), "z": np.int8(0)}
+    found = diff(
+        *(model(heads, sizes, **scale) for sizes in ({"quantized": "", "key": "k"}, {"quantized": levels, "key": "kd"}))
+    )
+    assert [cause.row.pair.second for cause in found.findings.causes] == ["kd"], str(found)
+    assert ("kt", "kt") in {(row.pair.first, row.pair.second) for row in found.rows}
+
+
 MATRIX = np.random.default_rng(1).standard_normal((60, 6)).astype(np.float32)
 PLACES = np.random.default_rng(2).standard_normal((2, 3, 4, 5)).astype(np.float32)
 BEFORE = {"d": MATRIX, "pe": PLACES}

@@ -22,10 +22,11 @@ BY_ELEMENT = frozenset({
 })  # fmt: skip
 """Operators that compute element by element, whatever the order of dimensions."""
 _ALONG_AXES = frozenset({
-    "ArgMax", "ArgMin", "Compress", "Concat", "CumSum", "Gather", "GatherElements", "Hardmax", "LayerNormalization",
-    "LogSoftmax", "LpNormalization", "Pad", "RMSNormalization", "Resize", "ScatterElements", "Slice", "Softmax",
-    "Split", "Tile", "TopK", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Upsample"
+    "ArgMax", "ArgMin", "Compress", "Concat", "CumSum", "DequantizeLinear", "Gather", "GatherElements", "Hardmax",
+    "LayerNormalization", "LogSoftmax", "LpNormalization", "Pad", "QuantizeLinear", "RMSNormalization", "Resize",
+    "ScatterElements", "Slice", "Softmax", "Split", "Tile", "TopK", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+    "Upsample"
 })  # fmt: skip
 """Operators that are told axes, and keep the order of dimensions of what they read."""
 
