@@ -14,6 +14,7 @@ from dort_compare.align.few_bits import with_wide_outputs
 from dort_compare.align.inputs import Inputs, make_inputs
 from dort_compare.align.laid_out import Seen, laid_out
 from dort_compare.align.orders import Order, Orders
+from dort_compare.align.returned_twice import with_names_of_their_own
 from dort_compare.align.sides import Side
 from dort_compare.dump.model_file import read_model
 from dort_compare.errors import ExecutionError, UsageError
@@ -83,7 +84,7 @@ def _flow(model: Model, title: str) -> Dataflow:
         (model, title) if isinstance(model, onnx.ModelProto) else (read_model(Path(model), beside=True), str(model))
     )
     with as_dump_error(title):
-        return Dataflow.of(with_wide_outputs(read), title)
+        return Dataflow.of(with_wide_outputs(with_names_of_their_own(read)), title)
 
 
 def _engine(name: EngineName, provider: ProviderSpec) -> Engine:

@@ -675,6 +675,24 @@ def test_outputs_in_another_order_are_refused(
     assert err.endswith("give it that order\n")
 
 
+@pytest.mark.parametrize("kept", ["sin", "sin_1"])
+@pytest.mark.parametrize(("function", "wrong"), [(torch.Tensor.abs, []), (torch.Tensor.neg, ["sin_1"])])
+def test_what_a_model_returns_several_times_stands_for_each_output(
+    kept: str, function: Callable[[torch.Tensor], torch.Tensor], wrong: list[str], tmp_path: Path
+) -> None:
+    """Optimizers that merge equal values leave such models."""
+    dump = tmp_path / "dump"
+    compare(Of(lambda x: (x.sin(), x.cos(), function(x).sin())), (torch.rand(4, 4),), dump=dump)
+    model = own(dump)
+    (sin,) = (node for node in model.graph.node if node.output[0] == "sin")
+    model.graph.node.remove(next(node for node in model.graph.node if node.output[0] == "sin_1"))
+    sin.output[0] = kept
+    for value in model.graph.output:
+        value.name = "cos" if value.name == "cos" else kept
+    report = check(dump, model=saved(model, tmp_path))
+    assert [cause.fx_node for cause in report.causes] == wrong, str(report)
+
+
 def test_of_many_outputs_the_first_in_another_place_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -779,6 +779,15 @@ def test_a_value_that_is_returned_twice_is_no_swap(returned: str) -> None:
         assert found.verdict == "agree", str(found)
 
 
+@pytest.mark.parametrize(("other", "verdict"), [("Neg", "agree"), ("Exp", "diverge")])
+def test_one_value_may_be_two_outputs_under_one_name(other: str, verdict: str) -> None:
+    apart = model(f"agraph (float[4, 8] x) => (float[4, 8] p, float[4, 8] q) {{ p = Neg(x)\n q = {other}(x) }}")
+    merged = model("agraph (float[4, 8] x) => (float[4, 8] p, float[4, 8] p) { p = Neg(x) }")
+    for first, second in ((apart, merged), (merged, apart)):
+        found = diff(first, second)
+        assert found.verdict == verdict, str(found)
+
+
 def test_an_output_that_is_gone_diverges_and_one_in_addition_is_told() -> None:
     more = model("agraph (float[4, 8] x) => (float[4, 8] y, float[4, 8] h) { h = Exp(x)\n y = Neg(h) }")
     less = model("agraph (float[4, 8] x) => (float[4, 8] y) { h = Exp(x)\n y = Neg(h) }")

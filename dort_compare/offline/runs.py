@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from dort_compare.align.adopted import adopted, typed
 from dort_compare.align.graph_outputs import returned_shapes
+from dort_compare.align.returned_twice import with_names_of_their_own
 from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
 from dort_compare.errors import DumpError, ExecutionError, UsageError
@@ -79,6 +80,8 @@ def dumped_run(
         path = model or graph.file("onnx")
         given = own if model is None else in_order(read_model(model, beside=True))
         refuse_made_twice(given, path)
+        if model is not None:
+            given = with_names_of_their_own(given, [value.name for value in own.graph.output])
         chosen = typed(own) if model is None else adopted(own, given, returned_shapes(graph_module))
         refuse_unlike(own, chosen, path)
         runnable = ir.to_proto(with_kernels(ir.from_proto(chosen), providers, [ir.DataType.BFLOAT16]))

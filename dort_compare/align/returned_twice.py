@@ -1,0 +1,47 @@
+"""Outputs that have one name, as optimizers leave them that merge equal values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import onnx
+from onnx import helper
+
+from dort_compare.protos import copy_of
+
+
+def with_names_of_their_own(model: onnx.ModelProto, ours: Sequence[str] = ()) -> onnx.ModelProto:
+    """The model, in which every output has a name of its own: what it returns several times is handed on for that.
+
+    ``ours`` are the outputs of a graph that it returns, by position where it has as many: they get those names, and
+    no metadata, which a merged value has of one of them alone.
+    """
+    names = [value.name for value in model.graph.output]
+    times = Counter(names)
+    if len(times) == len(names):
+        return model
+    copy = copy_of(model)
+    fitting = ours if len(ours) == len(names) else names
+    keeps = {name: i for i, name in reversed([*enumerate(names)])}
+    if fitting is ours:
+        keeps |= {name: i for i, (name, own) in enumerate(zip(names, ours, strict=True)) if name == own}
+    taken = {*names, *(name for node in model.graph.node for name in (*node.input, *node.output))}
+    for i, (value, wanted) in enumerate(zip(copy.graph.output, fitting, strict=True)):
+        if times[value.name] == 1:
+            continue
+        if fitting is ours:
+            del value.metadata_props[:]
+        if i != keeps[value.name]:
+            name = _free(wanted, taken)
+            copy.graph.node.append(helper.make_node("Identity", [value.name], [name], name=name))
+            value.name = name
+    return copy
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """``name``, longer where it is taken."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
