@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import fx
-from torch._dynamo.utils import get_compilation_metrics
+from torch._dynamo.utils import counters, get_compilation_metrics
 
-_EXPLAINED = "Explanation: "
+_EXPLAINED, _AT = "Explanation: ", ", at "
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _JUMPS = ("generic_jump", "Data-dependent branching")
 """How dynamo calls a branch whose condition is a tensor."""
@@ -21,7 +21,7 @@ def graph_break(graph_module: fx.GraphModule) -> str | None:
     if reason is None or not reason.graph_break:
         return None
     where = reason.user_stack[-1:]
-    return _why(reason.reason) + "".join(f", at {frame.filename}:{frame.lineno}" for frame in where)
+    return _why(reason.reason) + "".join(f"{_AT}{frame.filename}:{frame.lineno}" for frame in where)
 
 
 def attempts() -> list[Any]:
@@ -29,16 +29,30 @@ def attempts() -> list[Any]:
     return get_compilation_metrics()
 
 
-def skipped_functions(before: Sequence[Any]) -> Iterator[str]:
-    """Which functions dynamo has left to eager torch as a whole since there were the attempts ``before``, and why.
+def breaks_without_a_graph(before: Sequence[Any], told: Sequence[str]) -> Iterator[str]:
+    """Why and where dynamo has left code to eager torch, and called no backend, since the attempts ``before``.
 
-    A break in a loop, or in a ``with``, leaves no graph to break; nor does one function that was compiled too often.
+    A break in a loop, or in a ``with``, leaves the whole function uncompiled; so does one that was compiled too often.
+    A break before the first operation of a function leaves no graph to break. One within a function that another calls
+    ends the attempts at both: what is ``told`` of a graph, or of one of them, is not told again.
     """
     known = set(map(id, before))
-    for attempt in attempts():
-        if id(attempt) not in known and attempt.fail_reason:
-            name = f"{attempt.co_name}, at {attempt.co_filename}:{attempt.co_firstlineno}"
-            yield f"{_why(attempt.fail_reason)}: nothing is compiled of {name if attempt.co_name else 'a function'}"
+    tried = [attempt for attempt in attempts() if id(attempt) not in known]
+    again = {reason.partition(_AT)[0] for reason in told}
+    for attempt in tried:
+        if attempt.fail_reason:
+            again.add(why := _why(attempt.fail_reason))
+            yield f"{why}: nothing is compiled of {_name(attempt) if attempt.co_name else 'a function'}"
+    for attempt in tried:
+        if attempt.graph_op_count == 0:
+            broke = {*(attempt.restart_reasons or ())} & counters["graph_break"].keys()
+            for why in sorted({*map(_why, broke)} - again):
+                again.add(why)
+                yield f"{why}, before any operation of {_name(attempt)}"
+
+
+def _name(attempt: Any) -> str:
+    return f"{attempt.co_name}{_AT}{attempt.co_filename}:{attempt.co_firstlineno}"
 
 
 def _why(reason: str) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dort_compare.backends import CompiledGraph, DebugBackend, Fallback
-from dort_compare.backends.graph_breaks import attempts, skipped_functions
+from dort_compare.backends.graph_breaks import attempts, breaks_without_a_graph
 from dort_compare.backends.recorded_runs import ComparedGraph, Results
 from dort_compare.comparison.effort import USUAL, Effort
 from dort_compare.comparison.heap import kept_memory
@@ -135,7 +135,8 @@ class _Stages:
         with backend.keeping() as shipped:
             outcome = compiled.run(self._subject.call)
         graphs, fallbacks = backend.graphs[before:], tuple(backend.fallbacks[left:])
-        breaks = (*backend.graph_breaks[broken:], *skipped_functions(tried))
+        of_graphs = backend.graph_breaks[broken:]
+        breaks = (*of_graphs, *breaks_without_a_graph(tried, of_graphs))
         if not graphs and not fallbacks:
             why = next((f"; {told}" for told in (compiled.refusal, *breaks) if told), "")
             raise UsageError(f"torch.compile made no graph of the model: there is nothing to compare{why}")

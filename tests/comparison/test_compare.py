@@ -271,6 +271,25 @@ def test_what_breaks_the_graph_is_told_once(model: nn.Module, why: str) -> None:
     assert "graph breaks: 1; what runs between graphs is eager torch, and not compared" in str(report)
 
 
+class OutsideFirst(Outside):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x).cos()
+
+
+@pytest.mark.parametrize(
+    "model", [OutsideFirst(), nn.Sequential(nn.Identity(), OutsideFirst())], ids=["alone", "within"]
+)
+def test_a_break_before_the_first_operation_is_told(model: nn.Module) -> None:
+    (told,) = compare(model, (torch.randn(3, 4),)).graph_breaks
+    assert "`torch.compiler.disable`" in told
+    assert "before any operation of " in told
+
+
+def test_a_break_in_a_loop_of_a_function_within_another_is_told_once() -> None:
+    (told,) = compare(nn.Sequential(InLoop(), nn.ReLU()), (torch.randn(3, 4),)).graph_breaks
+    assert "nothing is compiled of forward, at " in told
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(cls: type, ctx: Any, x: Tensor) -> Tensor:  # noqa: PLW0211
