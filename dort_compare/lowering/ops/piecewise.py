@@ -86,10 +86,28 @@ def rrelu_with_noise(
     training: bool = False,
     generator: None = None,
 ) -> ir.Value:
-    """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower, Scalar upper, bool training=False, ...) -> Tensor
+    """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower, Scalar upper, bool training, ...) -> Tensor"""
+    return _randomized_leaky(op, x, lower, upper, training)
 
-    Outside training leaky_relu with the slope in the middle; in training it draws and writes ``noise``.
-    """
+
+@lowering(aten.rrelu_with_noise_functional.default)
+@in_float32
+def rrelu_with_noise_functional(
+    op: Builder,
+    x: ir.Value,
+    noise: ir.Value,
+    lower: Number = 1 / 8,
+    upper: Number = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+) -> tuple[ir.Value, ir.Value]:
+    """rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training=False, ...) ->
+    (Tensor, Tensor noise_out)"""
+    return _randomized_leaky(op, x, lower, upper, training), noise
+
+
+def _randomized_leaky(op: Builder, x: ir.Value, lower: Number, upper: Number, training: bool) -> ir.Value:
+    """Outside training leaky_relu with the slope in the middle; in training torch draws and writes ``noise``."""
     if training:
         raise op.unsupported("in training it draws random numbers")
     return _leaky(op, x, (lower + upper) / 2)

@@ -99,7 +99,7 @@ def weighted_gradients(dtype: torch.dtype) -> Iterable[Sample]:
 
 def noisy(dtype: torch.dtype) -> Iterable[Sample]:
     for tensors, _ in elements(dtype):
-        yield case(*tensors, torch.empty_like(tensors[0]), 0.1, 0.3, False)
+        yield case(*tensors, torch.ones_like(tensors[0]), 0.1, 0.3, False)
 
 
 PIECEWISE = (
@@ -111,6 +111,7 @@ PIECEWISE = (
         aten.leaky_relu_backward.default, (F + "leaky_relu",), with_arguments(gradients, (0.3, False)), FLOATS, ROUNDING
     ),
     Row(aten.rrelu_with_noise.default, (), noisy, FLOATS, ROUNDING),
+    Row(aten.rrelu_with_noise_functional.default, (), noisy, FLOATS, ROUNDING),
     Row(aten._prelu_kernel.default, (F + "prelu",), weighted, FLOATS, ROUNDING),
     Row(aten._prelu_kernel_backward.default, (F + "prelu",), weighted_gradients, FLOATS, ROUNDING),
     Row(aten.hardtanh.default, (F + "hardtanh", F + "relu6"), with_arguments(elements, (), (-0.3, 2.5)), FLOATS),
