@@ -35,7 +35,7 @@ from step_models import FAMILIES, PARTS_AND_FAMILIES, model_of
 
 from dort_compare import DebugBackend
 from dort_compare.compiled import Compiled
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 PRODUCTS = ("MatMul", "FusedMatMul", "Gemm", "Conv", "FusedConv", "ConvTranspose")
 MATRIX_PRODUCTS = PRODUCTS[:3]

@@ -43,8 +43,9 @@ from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime.program import Program
 from dort_compare.runtime.providers import once
+from dort_compare.trace.call import Call
 from dort_compare.trace.local_run import LocalRun
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.modules import run_module
 from dort_compare.trace.onnx_run import OnnxRun
 
 BATCH = 2

@@ -16,7 +16,8 @@ from dort_compare.errors import one_line
 from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.verdict import judge
 from dort_compare.trace import GraphRun
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.call import Call
+from dort_compare.trace.modules import run_module
 
 
 def measure_clean(subject: Subject, seeds: Sequence[int]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.models import LlamaConfig, build
 from dort_compare.models.families import FAMILIES, build_family
 from dort_compare.trace import GraphRun
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 AUTOCAST = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WIDTHS: dict[str, dict[str, int]] = {

@@ -29,7 +29,7 @@ from dort_compare.compiled import run_compiled
 from dort_compare.models import build
 from dort_compare.models.llama import LlamaConfig
 from dort_compare.runtime import program
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 STAGES: dict[str, tuple[ModuleType, str]] = {
     "lower": (building, "lower"),

@@ -49,8 +49,9 @@ from dort_compare.compiled import run_compiled
 from dort_compare.rewrites import rewritten
 from dort_compare.runtime.session import make_session
 from dort_compare.scalars import as_tensor
+from dort_compare.trace.call import Call
 from dort_compare.trace.model_in_float64 import run_in_float64
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.modules import run_module
 
 BACKENDS = ("eager", "inductor", "dort")
 MODES = ("infer", "frozen", "train")

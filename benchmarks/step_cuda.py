@@ -35,7 +35,8 @@ from torch import nn
 from turns import milliseconds, ratio, timed
 
 from dort_compare.models import LlamaConfig, build
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.call import Call
+from dort_compare.trace.modules import run_module
 
 PRECISIONS = ("bfloat16", "float16", "float32")
 GRAPHS = {"dort": {"cudagraphs": True}, "inductor": {"triton.cudagraphs": True}}

@@ -20,8 +20,8 @@ from dort_compare.dump import staged
 from dort_compare.errors import UsageError, nearest
 from dort_compare.report import Report
 from dort_compare.runtime.providers import by_itself, once, with_cpu
+from dort_compare.trace.call import Call, Loss
 from dort_compare.trace.four_executions import MEMORY
-from dort_compare.trace.modules import Call, Loss
 
 MAX_RUNS = 8
 """Of each graph so many runs are compared: one that a loop, or each of several layers, runs has more than one."""

@@ -15,7 +15,7 @@ from dort_compare.backends import CompiledGraph
 from dort_compare.backends.untraceable import is_torchs_own
 from dort_compare.errors import DortError, NothingToDifferentiateError, OtherBackendError, UsageError, one_line
 from dort_compare.trace import GraphRun, Outcome, run_module
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 _BREAKS, _FAILURES = "graph_break", "unimplemented"
 """Where torch counts why graphs end, and what it could not compile."""

@@ -23,8 +23,10 @@ from dort_compare.comparison import compare_with, subject
 from dort_compare.errors import MissingLoweringError, RuntimeUnavailableError, UsageError
 from dort_compare.lowering import registered, registry
 from dort_compare.runtime.providers import once
+from dort_compare.trace.call import Call
 from dort_compare.trace.model_in_float64 import run_in_float64
-from dort_compare.trace.modules import Call, Outcome, run_module
+from dort_compare.trace.modules import run_module
+from dort_compare.trace.outcome import Outcome
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from dort_compare.cli.subject import subject_of
 from dort_compare.errors import DortError, RuntimeUnavailableError
 from dort_compare.report import Report
 from dort_compare.trace import run_module
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 
 def trial(

@@ -24,7 +24,7 @@ from dort_compare.report.side_by_side import side_by_side_table
 from dort_compare.report.terminal import half_lines, optimized_and_observed_lines
 from dort_compare.runtime.providers import by_itself, with_cpu
 from dort_compare.trace import Outcome
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 Echo = Callable[[str], None]
 _FX_LINES = 20

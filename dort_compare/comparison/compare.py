@@ -31,7 +31,7 @@ from dort_compare.report import Report
 from dort_compare.report.environment import environment, settings
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import GraphRun, Outcome
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dort_compare.measure.before_onnx.tracing import EagerModules
 from dort_compare.measure.outcome import precision_of
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
+from dort_compare.trace.call import Call, given
 from dort_compare.trace.model_in_float64 import run_in_float64
-from dort_compare.trace.modules import Call, given
 
 
 class Subject:

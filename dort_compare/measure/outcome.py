@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from dort_compare.dtypes import HALF, coarsened, coarsest, dtype_name
 from dort_compare.errors import UsageError
@@ -20,7 +19,7 @@ from dort_compare.measure.noise.inherited import inherited_error
 from dort_compare.measure.noise.scatter import Sample, Scatter
 from dort_compare.measure.rows import json_number
 from dort_compare.trace import Outcome
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 Kind = Literal["output", "gradient", "update"]
 """An update is what the call leaves in a parameter, buffer or argument that either side has changed."""
@@ -140,8 +139,7 @@ def outcome_of(
 
 def precision_of(model: nn.Module, call: Call) -> torch.dtype | None:
     """The coarsest dtype of autocast, parameters, buffers and arguments."""
-    arguments = [leaf for leaf in tree_leaves((tuple(call.args), dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
-    dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *arguments)]
+    dtypes = [tensor.dtype for tensor in (*model.parameters(), *model.buffers(), *call.tensors)]
     return coarsest([*dtypes, call.autocast] if call.autocast else dtypes)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from dort_compare.backends.options import Options
 from dort_compare.dtypes import dtype_name
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 
 def settings(call: Call, options: Options, dynamic: bool | None) -> dict[str, Any]:

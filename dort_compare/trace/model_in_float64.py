@@ -12,7 +12,10 @@ from torch.utils._pytree import tree_map
 from dort_compare.errors import one_line
 from dort_compare.problems import level_of, out_of_memory
 from dort_compare.trace.attributes import attribute_tensors, attributes_kept
-from dort_compare.trace.modules import Call, Outcome, restored, run_module
+from dort_compare.trace.call import Call
+from dort_compare.trace.modules import run_module
+from dort_compare.trace.outcome import Outcome
+from dort_compare.trace.restored import restored
 from dort_compare.trace.wrapped import is_wrapper
 
 _LOG = logging.getLogger("dort_compare.trace")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dort_compare.comparison.subject import Subject
 from dort_compare.report.progress import Waiting
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 
 
 class Counting(nn.Module):

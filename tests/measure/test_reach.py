@@ -13,7 +13,7 @@ from dort_compare import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.measure.reach import Lineage
 from dort_compare.trace import GraphRun
-from dort_compare.trace.modules import Call
+from dort_compare.trace.call import Call
 from dort_compare.trace.training_step import training_steps
 
 

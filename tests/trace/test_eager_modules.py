@@ -13,9 +13,9 @@ from torch.nn.modules import module as torch_module
 
 from dort_compare import compare
 from dort_compare.trace import run_module
+from dort_compare.trace.call import Call
 from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place
-from dort_compare.trace.modules import Call
 
 
 class Two(nn.Module):

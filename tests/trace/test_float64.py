@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from dort_compare import compare
 from dort_compare.trace import float64, model_in_float64
+from dort_compare.trace.call import Call
 from dort_compare.trace.float64 import call_in_float64
-from dort_compare.trace.modules import Call
 
 aten = torch.ops.aten
 

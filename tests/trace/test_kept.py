@@ -9,8 +9,9 @@ from torch import nn
 from dort_compare.backends import DebugBackend
 from dort_compare.compiled import graph_run, run_compiled
 from dort_compare.models import LlamaConfig, build
+from dort_compare.trace.call import Call
 from dort_compare.trace.kept import Kept
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.modules import run_module
 from dort_compare.trace.rounding_probe import RoundingProbe
 from dort_compare.trace.training_step import TrainingStep, training_steps
 

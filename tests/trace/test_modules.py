@@ -16,8 +16,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 from dort_compare import compare
 from dort_compare.errors import UsageError
 from dort_compare.trace import Outcome, run_module
+from dort_compare.trace.call import Call
 from dort_compare.trace.model_in_float64 import run_in_float64
-from dort_compare.trace.modules import Call
 
 
 def run(model: nn.Module, *args: Any, **call: Any) -> Any:

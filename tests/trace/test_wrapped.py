@@ -15,8 +15,10 @@ from dort_compare.comparison.compare import compare_with
 from dort_compare.compiled import graph_run
 from dort_compare.errors import UsageError
 from dort_compare.offline import check
+from dort_compare.trace.call import Call, given
 from dort_compare.trace.model_in_float64 import run_in_float64
-from dort_compare.trace.modules import Call, Outcome, given, run_module
+from dort_compare.trace.modules import run_module
+from dort_compare.trace.outcome import Outcome
 from dort_compare.trace.wrapped import plain_tensors
 
 aten = torch.ops.aten

@@ -19,7 +19,8 @@ from dort_compare.measure.half.half_floor import relative_error
 from dort_compare.measure.half.suggest import suggest_fp32
 from dort_compare.models import LlamaConfig, build
 from dort_compare.report.half import suggestion_lines
-from dort_compare.trace.modules import Call, run_module
+from dort_compare.trace.call import Call
+from dort_compare.trace.modules import run_module
 
 
 class Scores(nn.Module):
