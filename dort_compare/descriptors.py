@@ -10,9 +10,8 @@ from torch import fx, nn
 from torch._functorch._aot_autograd import descriptors as aot
 
 from dort_compare.fx_graph import returned_by
+from dort_compare.node_meta import GIVEN
 from dort_compare.provenance import dotted_path, plain_source
-
-_GIVEN = "dort_compare.given"
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,17 @@ def attach(graph_module: fx.GraphModule, given: Sequence[Role]) -> None:
     """Lets a graph of AOTAutograd know what was given to the graph of dynamo that it was made from."""
     for node in graph_module.graph.nodes:
         if node.op in ("placeholder", "output"):
-            node.meta[_GIVEN] = given
+            node.meta[GIVEN] = given
 
 
 def role_of(node: fx.Node) -> Role:
     """What an input of a graph is; its name only where ``attach`` has told it."""
-    return _looked_up(node.meta.get("desc"), node.meta.get(_GIVEN, ()))
+    return _looked_up(node.meta.get("desc"), node.meta.get(GIVEN, ()))
 
 
 def results(graph: fx.Graph) -> list[tuple[Any, Role]]:
     """What a graph returns, in order: FX nodes and constants."""
-    given = graph.output_node().meta.get(_GIVEN, ())
+    given = graph.output_node().meta.get(GIVEN, ())
     return [(value, _result(each, given)) for value, each in _described(graph)]
 
 

@@ -15,6 +15,8 @@ import onnx
 import torch
 from torch import fx
 
+from dort_compare.node_meta import STACK_TRACE, stack_of
+
 Phase = Literal["inference", "forward", "backward"]
 
 FX_NODE = "dort_compare.fx_node"
@@ -113,10 +115,8 @@ def described(node: fx.Node) -> str:
 
 def module_path(node: fx.Node) -> str:
     """Path of the module whose forward the node comes from; a backward node points to its forward module."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
-    if not stack:
-        return ""
-    return dotted_path(str(list(stack.values())[-1][0]))
+    stack = stack_of(node)
+    return dotted_path(str(list(stack.values())[-1][0])) if stack else ""
 
 
 def plain_source(source: str) -> str:
@@ -144,7 +144,7 @@ def source_code(node: fx.Node) -> str:
 
 
 def _place(node: fx.Node) -> tuple[str, str]:
-    return _innermost_frame(node.meta.get("stack_trace") or "")
+    return _innermost_frame(node.meta.get(STACK_TRACE) or "")
 
 
 @functools.lru_cache

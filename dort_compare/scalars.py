@@ -10,6 +10,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 from dort_compare.dtypes import in_parts
+from dort_compare.node_meta import UNBACKED
 
 
 def is_number(value: object) -> bool:
@@ -36,10 +37,6 @@ def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
 def as_fed(argument: torch.Tensor | float) -> torch.Tensor:
     """An argument of a graph as an ONNX model takes it: a number as a 0-d tensor, a complex tensor in its parts."""
     return in_parts(as_tensor(argument))
-
-
-UNBACKED = "dort_compare.unbacked"
-"""In the ``meta`` of a node that was read from a file: the names of its symbols, for its sizes are numbers."""
 
 
 def unbacked_symbols(node: fx.Node) -> frozenset[str]:

@@ -13,8 +13,8 @@ import dort_compare
 PACKAGE = Path(dort_compare.__file__).parent
 FLOORS = [
     {"checks", "dtypes", "errors", "files", "plain", "problems", "protos", "provenance", "randomness", "scalars"}
-    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "signature", "stages", "unset", "views"}
-    | {"writes"},
+    | {"captures", "descriptors", "fx_graph", "generated", "layouts", "models", "node_meta", "signature", "stages"}
+    | {"unset", "views", "writes"},
     {"rewrites"},
     {"log", "lowering", "runtime", "dump"},
     {"cache"},

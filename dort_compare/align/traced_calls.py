@@ -10,15 +10,23 @@ from typing import Any
 import torch
 from torch import fx
 
-from dort_compare.backends.duplicates import MERGED, PLACE
-from dort_compare.backends.expanded import WITHIN
-from dort_compare.backends.regions import MOVED
 from dort_compare.descriptors import by_tangent, saved_values
+from dort_compare.node_meta import (
+    FORWARD_MODULES,
+    IS_SUM,
+    MODULES,
+    OPERATION,
+    PASS,
+    PLACE,
+    STACK_TRACE,
+    metas_of,
+    module_of_key,
+)
 from dort_compare.trace.module_calls import Identity, Like
 from dort_compare.views import history
 
 Level = tuple[str, str]
-"""Of a module stack: torch's key of a call ("<id of the module>", from the second call on "...@<n>"), and its path."""
+"""Of a module stack: the key of a call, and the path of its module."""
 
 Stack = tuple[Level, ...]
 """A call of a module, the last, with those around it."""
@@ -61,24 +69,24 @@ def traced_calls(graph: fx.Graph) -> list[TracedCall]:
             outside = {user for user in node.users if stack not in _calls_around(user) and _has_origin(user)}
             is_read = any(node not in saved if user.op == "output" else not is_backward(user) for user in outside)
             if is_read and isinstance(node.meta.get("val"), torch.Tensor):
-                call.exits[node] = meta.get("seq_nr", -1)
+                call.exits[node] = meta.get(OPERATION, -1)
     return [found[stack] for stack in sorted(found, key=begun.__getitem__)]
 
 
 def _calls_around(node: fx.Node) -> dict[Stack, Mapping[str, Any]]:
     """The calls of modules that a node is made in, each with those around it, and what torch knows of it there."""
-    stacks = ((_stack(meta), meta) for meta in reversed(_metas(node)))
+    stacks = ((_stack(meta), meta) for meta in reversed(metas_of(node)))
     return {stack[: i + 1]: meta for stack, meta in stacks for i in range(len(stack))}
 
 
 def _has_origin(node: fx.Node) -> bool:
     """Whether torch says where a node stems from, as it does not of what reads a number that it has made symbolic."""
-    return node.op == "output" or any("nn_module_stack" in meta or "stack_trace" in meta for meta in _metas(node))
+    return node.op == "output" or any(MODULES in meta or STACK_TRACE in meta for meta in metas_of(node))
 
 
 def modules_of(node: fx.Node) -> tuple[Identity, ...]:
     """Every module that a node, or its forward node, stems from, the innermost last."""
-    return tuple(_identity(level) for level in _stack(node.meta) or _stack(node.meta, "fwd_nn_module_stack"))
+    return tuple(_identity(level) for level in _stack(node.meta) or _stack(node.meta, FORWARD_MODULES))
 
 
 def incoming_gradients(graph: fx.Graph) -> Mapping[int, list[fx.Node]]:
@@ -116,7 +124,7 @@ def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.N
     waiting = [node]
     while waiting:
         each = waiting.pop()
-        gradients = incoming.get(each.meta.get("seq_nr", -1), [])
+        gradients = incoming.get(each.meta.get(OPERATION, -1), [])
         found.update(dict.fromkeys(gradients))
         if not gradients and each not in seen:
             seen.add(each)
@@ -126,13 +134,8 @@ def passed_on(node: fx.Node, incoming: Mapping[int, list[fx.Node]]) -> list[fx.N
 
 def _numbers(node: fx.Node) -> set[int]:
     """The sequence numbers of the operations that a node computes; sums of gradients belong to none."""
-    metas = (meta for meta in _metas(node) if not meta.get("is_gradient_acc"))
-    return {number for meta in metas if (number := meta.get("seq_nr")) is not None}
-
-
-def _metas(node: fx.Node) -> list[dict[str, Any]]:
-    """What torch knows of a node and of every call that was merged into it."""
-    return [node.meta, *node.meta.get(MERGED, ())]
+    metas = (meta for meta in metas_of(node) if not meta.get(IS_SUM))
+    return {number for meta in metas if (number := meta.get(OPERATION)) is not None}
 
 
 def _operands(node: fx.Node) -> Iterator[fx.Node]:
@@ -147,19 +150,14 @@ def _is_gradient(node: fx.Node) -> bool:
 
 def is_backward(node: fx.Node) -> bool:
     """Whether autograd made the node, and not the forward pass that a backward graph repeats in part."""
-    return node.op == "call_function" and node.meta.get("partitioner_tag") == "is_backward"
+    return node.op == "call_function" and node.meta.get(PASS) == "is_backward"
 
 
-def _stack(meta: Mapping[str, Any], key: str = "nn_module_stack") -> Stack:
+def _stack(meta: Mapping[str, Any], key: str = MODULES) -> Stack:
     return tuple((str(call), str(path)) for call, (path, _) in (meta.get(key) or {}).items())
 
 
 def _identity(level: Level) -> Identity:
-    """0, which no module has, for a name: a program that torch.export has made brings those of its own modules; and for
-    a module that a loop calls, which eager traces."""
-    if level[0].startswith(WITHIN):
-        return 0
-    *moved, key = level[0].rsplit(":", 2)
-    identity = key.partition("@")[0]
-    number = int(identity) if identity.isdecimal() else 0
-    return Like(number, moved[-1], level[1]) if level[0].startswith(MOVED) else number
+    key, path = level
+    module, path_of_module = module_of_key(key)
+    return module if path_of_module is None else Like(module, path_of_module, path)

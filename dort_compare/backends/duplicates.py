@@ -10,12 +10,9 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from dort_compare.backends.calls import has_effect
+from dort_compare.node_meta import MERGED, PLACE, metas_of
 from dort_compare.views import memories
 
-MERGED = "merged_calls"
-"""The key in a node's ``meta`` under which that of every call that was merged into it is kept."""
-PLACE = "place_in_joint_graph"
-"""The key in a node's ``meta`` of the number of nodes that came before it."""
 _EQUAL_IS_SAME = (fx.Node, int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
@@ -34,7 +31,7 @@ def merge_duplicates(graph: fx.Graph) -> None:
         elif _gives_the_same_again(node) and returned.isdisjoint(memories([node])):
             first = made.setdefault(_call(node), node)
             if first is not node:
-                first.meta.setdefault(MERGED, []).extend([node.meta, *node.meta.get(MERGED, ())])
+                first.meta.setdefault(MERGED, []).extend(metas_of(node))
                 node.replace_all_uses_with(first)
                 graph.erase_node(node)
 

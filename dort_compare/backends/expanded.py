@@ -18,16 +18,14 @@ from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.dtypes import is_floating_tensor
 from dort_compare.errors import one_line
 from dort_compare.fx_graph import graph_of
+from dort_compare.node_meta import OPERATION, PASS, STACK_TRACE, STACKS, key_in_loop
 from dort_compare.provenance import described
 from dort_compare.unset import UNSET
 
 MOST_NODES = 2**13
 """Of a loop that is spelled out."""
-WITHIN = "within"
-"""Begins the key, in a module stack, of a module that a loop calls."""
-_PHASE = ("seq_nr", "partitioner_tag", "autograd_backward")
+_PHASE = (OPERATION, PASS, "autograd_backward")
 """What says, in the ``meta`` of a node, to which pass and operation it belongs: to those of the operator."""
-_STACKS = ("nn_module_stack", "fwd_nn_module_stack")
 _LOG = logging.getLogger("dort_compare.backends")
 _Table = Mapping[Any, Callable[..., Any]]
 
@@ -113,17 +111,17 @@ def _put_in_place(call: fx.Node, traced: fx.GraphModule) -> list[fx.Node]:
 def _sign(inner: dict[str, Any], outer: Mapping[str, Any]) -> None:
     """Says of a node in an operator where it comes from: from the line and the modules in a body, else from those of
     the operator. Modules that a loop calls are no calls that eager makes, and so their keys are not torch's."""
-    for key in _STACKS:
+    for key in STACKS:
         around, within = outer.get(key) or {}, inner.pop(key, None) or {}
         known = [*within][: len(around)] == [*around]
-        own = {f"{WITHIN}:{name}": module for name, module in [*within.items()][len(around) :]} if known else {}
+        own = {key_in_loop(name): module for name, module in [*within.items()][len(around) :]} if known else {}
         if around or own:
             inner[key] = {**around, **own}
     for key in _PHASE:
         inner.pop(key, None)
     inner.update({key: outer[key] for key in _PHASE if key in outer})
-    if not inner.get("stack_trace") and "stack_trace" in outer:
-        inner["stack_trace"] = outer["stack_trace"]
+    if not inner.get(STACK_TRACE) and STACK_TRACE in outer:
+        inner[STACK_TRACE] = outer[STACK_TRACE]
 
 
 def _of_known_dtypes(results: Any, known: Any) -> Any:

@@ -19,6 +19,7 @@ from dort_compare.backends.fills import fill_apart
 from dort_compare.backends.gradients_apart import gradients_apart
 from dort_compare.backends.recompute import compute_again
 from dort_compare.backends.saved_bases import save_bases
+from dort_compare.node_meta import PASS
 from dort_compare.randomness import draws
 from dort_compare.views import history, memories
 
@@ -33,8 +34,8 @@ def cut_joint(
     is saved. What the backward pass draws is not drawn before, and the gradients that it returns share no memory.
     """
     for node in joint.graph.nodes:
-        if draws(node.target) and node.meta.get("partitioner_tag") is None:
-            node.meta["partitioner_tag"] = "must_be_in_backward"
+        if draws(node.target) and node.meta.get(PASS) is None:
+            node.meta[PASS] = "must_be_in_backward"
     if functorch_config.cse:
         merge_duplicates(joint.graph)
     with functorch_config.patch(cse=False):

@@ -11,11 +11,9 @@ from torch import fx
 
 from dort_compare.backends.graph_copies import put_in_place
 from dort_compare.fx_graph import attribute_of, graphs_within
+from dort_compare.node_meta import MODULES, moved_key
 from dort_compare.provenance import dotted_path
 
-MOVED = "moved"
-"""Begins the key, in a module stack, of a module of which torch knows one like it, not its ``id``."""
-_STACK = "nn_module_stack"
 _Stack = Mapping[str, tuple[str, Any]]
 _Moves = Mapping[str, str]
 """From the paths of the modules that a region was traced with to those of the modules of one of its calls."""
@@ -69,7 +67,7 @@ def _is_around(call: fx.Node, region: fx.GraphModule) -> bool:
 
 
 def _levels(node: fx.Node) -> _Stack:
-    return node.meta.get(_STACK) or {}
+    return node.meta.get(MODULES) or {}
 
 
 def _source(node: fx.Node) -> str:
@@ -99,7 +97,8 @@ def _write_out(call: fx.Node, sources: Mapping[str, str], traced_at: fx.Node) ->
 
     def relocated(stack: _Stack) -> _Stack:
         inside = list(stack.items())[len(_levels(traced_at)) :]
-        moved = {_key(call, key, path): (_moved(dotted_path(path), moves), kind) for key, (path, kind) in inside}
+        paths = [(key, dotted_path(path), kind) for key, (path, kind) in inside]
+        moved = {moved_key(key, path, call): (_moved(path, moves), kind) for key, path, kind in paths}
         return {**_levels(call), **moved}
 
     if call is not traced_at:
@@ -109,7 +108,7 @@ def _write_out(call: fx.Node, sources: Mapping[str, str], traced_at: fx.Node) ->
 def _relocate(nodes: Iterable[fx.Node], relocated: Callable[[_Stack], _Stack]) -> None:
     """Says of nodes where they are, and of those in graphs that they hold, as other calls of the region do."""
     for node in nodes:
-        node.meta[_STACK] = relocated(_levels(node))
+        node.meta[MODULES] = relocated(_levels(node))
         held = node.op == "get_attr" and getattr(node.graph.owning_module, str(node.target), None)
         if isinstance(held, fx.GraphModule):
             own = fx.GraphModule(held, copy.deepcopy(held.graph))
@@ -146,9 +145,3 @@ def _moved(path: str, moves: _Moves) -> str:
         if (head := ".".join(names[:cut])) in moves:
             return ".".join(filter(None, [moves[head], *names[cut:]]))
     return path
-
-
-def _key(call: fx.Node, key: str, path: str) -> str:
-    """Says which module was traced, and at which path; what several calls have moved, by the first of these."""
-    origin = key if key.startswith(MOVED) else f"{dotted_path(path)}:{key}"
-    return f"{MOVED}:{call.name}:{origin}"

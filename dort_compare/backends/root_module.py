@@ -10,6 +10,7 @@ from torch import fx, nn
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase, tls
 
+from dort_compare.node_meta import MODULES
 from dort_compare.provenance import ROOT
 
 
@@ -24,11 +25,8 @@ def name_root(graph_module: fx.GraphModule) -> None:
         return
     for graph in (each.graph for each in graph_module.modules() if isinstance(each, fx.GraphModule)):
         for node in graph.nodes:
-            stack = node.meta.get("nn_module_stack")
-            if stack:
-                node.meta["nn_module_stack"] = {
-                    key: (_renamed(path, name), kind) for key, (path, kind) in stack.items()
-                }
+            if stack := node.meta.get(MODULES):
+                node.meta[MODULES] = {key: (_renamed(path, name), kind) for key, (path, kind) in stack.items()}
 
 
 def _renamed(path: str, name: str) -> str:

@@ -11,10 +11,10 @@ from torch import fx
 from dort_compare.dtypes import dtype_name
 from dort_compare.dump.arguments import Json, Place, decoded, dtype_named, encoded, placed
 from dort_compare.errors import UnsupportedGraphError
+from dort_compare.node_meta import OPERATION, STACK_TRACE, STACKS, UNBACKED
 from dort_compare.provenance import source_code, source_line
-from dort_compare.scalars import UNBACKED, is_number, unbacked_symbols
+from dort_compare.scalars import is_number, unbacked_symbols
 
-_STACKS = ("nn_module_stack", "fwd_nn_module_stack")
 _NUMBERS: dict[str, tuple[type, type]] = {
     "bool": (bool, torch.SymBool),
     "float": (float, torch.SymFloat),
@@ -33,14 +33,14 @@ def encoded_meta(node: fx.Node) -> dict[str, Json]:
         found["val"] = _encoded_value(node.meta["val"])
     if symbols := unbacked_symbols(node):
         found["unbacked"] = sorted(symbols)
-    for key in _STACKS:
+    for key in STACKS:
         if stack := node.meta.get(key):
             found[key] = [[str(name), str(path), _class_name(owner)] for name, (path, owner) in stack.items()]
     if source := source_line(node):
         found["source"] = source
         found["code"] = source_code(node)
-    if isinstance(node.meta.get("seq_nr"), int):
-        found["seq_nr"] = node.meta["seq_nr"]
+    if isinstance(node.meta.get(OPERATION), int):
+        found[OPERATION] = node.meta[OPERATION]
     return found
 
 
@@ -52,16 +52,16 @@ def decoded_meta(data: dict[str, Json], place: Place) -> dict[str, Any]:
     meta: dict[str, Any] = {UNBACKED: frozenset(_texts(data.get("unbacked", [])))}
     if "val" in data:
         meta["val"] = _decoded_value(data["val"], place)
-    for key in _STACKS:
+    for key in STACKS:
         if key in data:
             entries = (_texts(entry) for entry in data[key])
             meta[key] = {name: (path, owner) for name, path, owner in entries}
     if "source" in data:
         file, _, line = _texts([data["source"]])[0].rpartition(":")
         code = _texts([data.get("code", "")])[0]
-        meta["stack_trace"] = f'  File "{file}", line {line}\n    {code}'
-    if isinstance(data.get("seq_nr"), int):
-        meta["seq_nr"] = data["seq_nr"]
+        meta[STACK_TRACE] = f'  File "{file}", line {line}\n    {code}'
+    if isinstance(data.get(OPERATION), int):
+        meta[OPERATION] = data[OPERATION]
     return meta
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
+from dort_compare.node_meta import OPERATION, STACK_TRACE, STACKS, stack_of
 from dort_compare.provenance import dotted_path
 
-_ORIGINS = ("nn_module_stack", "fwd_nn_module_stack", "stack_trace", "seq_nr")
+_ORIGINS = (*STACKS, STACK_TRACE, OPERATION)
 
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """One call of a module. ``key`` is torch's: "<id of the module>", from the second call on "...@<n>"."""
+    """One call of a module, by its ``key`` in a module stack."""
 
     key: str
     path: str
@@ -80,8 +81,7 @@ def _places(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[ModuleCall]]:
 
 
 def _calls_of(node: fx.Node) -> list[ModuleCall]:
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return [ModuleCall(str(key), dotted_path(str(path)), _name(kind)) for key, (path, kind) in stack.items()]
+    return [ModuleCall(str(key), dotted_path(str(path)), _name(kind)) for key, (path, kind) in stack_of(node).items()]
 
 
 def _name(kind: object) -> str:

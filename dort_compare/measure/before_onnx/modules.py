@@ -16,6 +16,7 @@ from dort_compare.dtypes import dtype_name
 from dort_compare.measure.before_onnx.module_matches import Match, Matches
 from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.rows import json_number
+from dort_compare.node_meta import IS_SUM
 from dort_compare.provenance import source_line, target_name
 from dort_compare.trace.module_calls import Kind, Place
 from dort_compare.trace.reachable import behind
@@ -137,7 +138,7 @@ def _cause(place: Place, match: Match, around: _Surroundings) -> dict[str, Any]:
     nodes = around.since_agreement(node, run) if node is not None and run is not None else []
     if run is None or not nodes:
         return {"cause": place.call.module}
-    paths = [run.module_of(node) for node in nodes if not node.meta.get("is_gradient_acc")]
+    paths = [run.module_of(node) for node in nodes if not node.meta.get(IS_SUM)]
     return {
         "fx_nodes": tuple(node.name for node in nodes),
         "cause": common_path(paths) if paths else place.call.module,

@@ -12,6 +12,7 @@ from torch import fx
 
 from dort_compare.dtypes import coarsest, is_half_tensor
 from dort_compare.measure.half.half_floor import half_floor, relative_error, roundings_before
+from dort_compare.node_meta import OPERATION
 from dort_compare.provenance import module_path, source_line
 from dort_compare.trace.eager import Interpreter
 from dort_compare.trace.kept import Kept
@@ -87,7 +88,7 @@ class Rehearsal:
             rounding = set(self._rounding[i])
             for node in (node for run in step.graphs for node in run.graph_module.graph.nodes):
                 if node.name in rounding:
-                    op = node.meta.get("seq_nr") if step.backward else node.name
+                    op = node.meta.get(OPERATION) if step.backward else node.name
                     found.setdefault((i, module_path(node), source_line(node), op), {})[node.name] = None
         return [Unit(i, module, source, tuple(names)) for (i, module, source, _), names in found.items()]
 
