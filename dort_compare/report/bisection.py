@@ -5,7 +5,7 @@ from __future__ import annotations
 from dort_compare.measure.optimizers.bisect import Bisection, Blamed
 from dort_compare.measure.optimizers.onnx_error import Departure
 from dort_compare.plain import printable
-from dort_compare.report.causes import wrapped
+from dort_compare.report.wording import wrapped
 
 
 def bisection_text(name: str, found: Bisection) -> str:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dort_compare.errors import shortened
 from dort_compare.measure.divergence import Divergence
 from dort_compare.measure.reach import Reach
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
+from dort_compare.report.wording import FEW, counted, few, wrapped
 
 if TYPE_CHECKING:
     from dort_compare.report.report import Report
 
 BETWEEN_GRAPHS = "what runs between graphs is eager torch, and not compared"
-WIDTH = 80
-_NAMES = 6
 _BEYOND = "and what is computed of that outside of its graph"
 
 
@@ -47,29 +43,6 @@ def verdict_lines(report: Report, limit: int | None = None) -> Iterator[str]:
     left = len(report.causes) - (limit or len(report.causes))
     if left > 0:
         yield f"and {left} more; --all, or report.text(everything=True), shows them"
-
-
-def wrapped(text: str) -> str:
-    """The text in lines of 80 characters, those after the first further in; a long word, as a path, is not cut."""
-    text = shortened(text)
-    further = " " * (len(text) - len(text.lstrip()) + 2)
-    return textwrap.fill(text, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-
-
-def counted(number: int, noun: str) -> str:
-    """ "1 value", "2 values"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def tally(words: Iterable[str]) -> str:
-    """How often each word comes, in the order in which they come first: "3 ok, 1 diverges", or "none"."""
-    return ", ".join(f"{number} {word}" for word, number in Counter(words).items()) or "none"
-
-
-def few(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
 
 
 def _agreement(report: Report) -> str:
@@ -101,7 +74,7 @@ def _what(cause: Divergence) -> str:
 def _ends(nodes: str) -> str:
     """The nodes that departed together; of many, as those of a recurrent layer, the first and the last ones."""
     names = nodes.split()
-    return nodes if len(names) <= _NAMES else " ".join([*names[: _NAMES // 2], "...", *names[-(_NAMES // 2) :]])
+    return nodes if len(names) <= FEW else " ".join([*names[: FEW // 2], "...", *names[-(FEW // 2) :]])
 
 
 def _where(cause: Divergence) -> str:

@@ -10,8 +10,8 @@ from pathlib import PurePath
 from dort_compare.measure.history.changes import Change, Course
 from dort_compare.measure.history.runs import ReportedRun
 from dort_compare.plain import readable
-from dort_compare.report.causes import wrapped
 from dort_compare.report.tables import new_table, number, rendered
+from dort_compare.report.wording import wrapped
 
 _SHOWN = 30
 _WORDS: dict[Change, str] = {"worse": "worse", "better": "better", "new": "new", "gone": "gone", "same": "the same"}

@@ -14,8 +14,8 @@ from dort_compare.measure.diff.value_rows import ValueRow
 from dort_compare.measure.diff.verdict import Cause, Findings, Unpaired
 from dort_compare.measure.divergence import Judgement
 from dort_compare.plain import readable
-from dort_compare.report.causes import tally
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
+from dort_compare.report.wording import tally
 
 SCHEMA = 1
 _SHOWN = 5

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dort_compare.measure.before_onnx.modules import ModuleRow, alignment
 from dort_compare.measure.rollup import by_module
 from dort_compare.measure.rows import Row
-from dort_compare.report.causes import tally
 from dort_compare.report.tables import new_table, number, rendered
+from dort_compare.report.wording import tally
 
 _FEW = 5
 

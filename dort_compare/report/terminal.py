@@ -9,12 +9,13 @@ from dort_compare.backends.fallback import grouped
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
-from dort_compare.report.causes import BETWEEN_GRAPHS, counted, tally, verdict_lines, wrapped
+from dort_compare.report.causes import BETWEEN_GRAPHS, verdict_lines
 from dort_compare.report.half import precision_lines, suggestion_lines
 from dort_compare.report.modules import before_onnx_text, modules_table
 from dort_compare.report.outcomes import furthest_table, outcome_table
 from dort_compare.report.report import Report
 from dort_compare.report.tables import max_abs, new_table, number, rendered, shape_text
+from dort_compare.report.wording import counted, tally, wrapped
 
 _CAUSES, _FURTHEST, _ROWS = 3, 5, 8
 
