@@ -9,7 +9,8 @@ from dort_compare.measure.before_onnx.departure import first_departure
 from dort_compare.measure.before_onnx.modules import ModuleRow
 from dort_compare.measure.before_onnx.tracing import Tracing
 from dort_compare.measure.divergence import Divergence
-from dort_compare.measure.outcome import OutcomeRow, within
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.outcome_scatters import settled
 from dort_compare.report.progress import SCATTER, Waiting
 
 
@@ -38,6 +39,6 @@ def whole(
         tracing.settle_unread()
     waiting.stage(SCATTER)
     scatters = tracing.scatters((*asking, *traced))
-    traced = within(traced, scatters)
+    traced = settled(traced, scatters)
     modules = tracing.rows(traced)
-    return Whole(within(outputs, scatters), modules, first_departure(modules, traced))
+    return Whole(settled(outputs, scatters), modules, first_departure(modules, traced))

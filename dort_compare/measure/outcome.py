@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -16,13 +16,14 @@ from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.gaps import Gaps
 from dort_compare.measure.noise.inherited import inherited_error
-from dort_compare.measure.noise.scatter import Sample, Scatter
 from dort_compare.measure.rows import json_number
 from dort_compare.trace import Outcome
 from dort_compare.trace.call import Call
 
 Kind = Literal["output", "gradient", "update"]
 """An update is what the call leaves in a parameter, buffer or argument that either side has changed."""
+Exact = Callable[[], Mapping[str, torch.Tensor]]
+"""Computes the float64 values."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,6 @@ class OutcomeRow:
             "torch_vs_float64": json_number(self.torch_vs_float64),
             "onnx_vs_float64": json_number(self.onnx_vs_float64),
         }
-
-
-Exact = Callable[[], Mapping[str, torch.Tensor]]
 
 
 def outcome_rows(
@@ -157,37 +155,3 @@ def refuse_chance(eager: Outcome, compiled: Outcome, precision: torch.dtype | No
 
 def _like(eager: Outcome, other: Outcome, precision: torch.dtype | None) -> bool:
     return all(row.ok for row in outcome_rows("", "output", eager.outputs, other.outputs, dict, precision))
-
-
-# How far right results scatter.
-
-
-Scatters = Mapping[tuple[str, str], Scatter]
-"""By kind and name of an output, gradient or update."""
-
-
-def outcome_scatters(reference: Outcome, shown: Outcome, sample: Sample, before: Scatters) -> Scatters:
-    """``before`` with what one more sample has ``shown`` of the outputs, gradients and updates."""
-    found = dict(before)
-    both = {
-        "output": (reference.outputs, shown.outputs),
-        "gradient": (reference.gradients, shown.gradients),
-        "update": (reference.updates, shown.left(reference.updates)),
-    }
-    for kind, (values, others) in both.items():
-        for name in values.keys() & others.keys():
-            if values[name].shape == others[name].shape:
-                scatter = Scatter.of(values[name], others[name], sample)
-                found[kind, name] = found.get((kind, name), Scatter()) | scatter
-    return found
-
-
-def within(rows: Sequence[OutcomeRow], scatters: Scatters) -> tuple[OutcomeRow, ...]:
-    """The rows, those ok too that right results scatter as far as."""
-    return tuple(_within(row, scatters.get((row.kind, row.name), Scatter())) for row in rows)
-
-
-def _within(row: OutcomeRow, scatter: Scatter) -> OutcomeRow:
-    if row.ok or row.distance is None or not scatter.covers(row.distance, row.gaps):
-        return row
-    return replace(row, ok=True, noise_floor=scatter.floor, gaps=None)

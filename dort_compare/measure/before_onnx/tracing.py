@@ -15,7 +15,8 @@ from dort_compare.backends import DebugBackend
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
 from dort_compare.measure.noise.scatter import Sample, Scatter, samples
-from dort_compare.measure.outcome import OutcomeRow, Scatters, outcome_scatters, within
+from dort_compare.measure.outcome import OutcomeRow
+from dort_compare.measure.outcome_scatters import Scatters, outcome_scatters, settled
 from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
@@ -99,7 +100,7 @@ class Tracing:
         places: dict[Place, Scatter] = {}
 
         def asks() -> bool:
-            return bool(self._matches.suspects) or not all(row.ok for row in within(rows, scatters))
+            return bool(self._matches.suspects) or not all(row.ok for row in settled(rows, scatters))
 
         for sample, shown in samples(asks, lambda seed, sample: self._shaken(seed, sample, places)):
             scatters = outcome_scatters(self.reference, shown, sample, scatters)
