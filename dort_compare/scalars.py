@@ -18,7 +18,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, *py_sym_types))
 
 
-def dtype_of(value: Any) -> torch.dtype:
+def traced_dtype(value: Any) -> torch.dtype:
     """The dtype of a traced tensor, or of the 0-d tensor that holds a traced number exactly."""
     if isinstance(value, torch.Tensor):
         return value.dtype
@@ -31,7 +31,7 @@ def as_tensor(argument: torch.Tensor | float) -> torch.Tensor:
     """An argument of a graph as a tensor: a number becomes a 0-d one."""
     if isinstance(argument, torch.Tensor):
         return argument
-    return torch.tensor(argument, dtype=dtype_of(argument), device="cpu")
+    return torch.tensor(argument, dtype=traced_dtype(argument), device="cpu")
 
 
 def as_fed(argument: torch.Tensor | float) -> torch.Tensor:

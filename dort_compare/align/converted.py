@@ -12,7 +12,7 @@ from onnx import helper
 from dort_compare import provenance
 from dort_compare.align.inserted import Change, inserted, there_and_back
 from dort_compare.align.provenance import values_of_fx_nodes
-from dort_compare.align.tensor_types import Type, in_dtype, types_of
+from dort_compare.align.tensor_types import Type, in_dtype, torch_dtype, types_of
 from dort_compare.captures import rename_read
 from dort_compare.dtypes import coarsest, dtype_name, dtype_of_onnx, is_coarser
 from dort_compare.protos import replace_nodes
@@ -25,14 +25,9 @@ Makers = Mapping[str, onnx.NodeProto]
 _MARK = "held"
 
 
-def dtype_of(tensor: Type | None) -> torch.dtype | None:
-    """The dtype of torch that a tensor has; None where that is not known, or torch has none."""
-    return dtype_of_onnx(tensor.elem_type) if tensor is not None else None
-
-
 def is_held_coarser(theirs: Type | None, ours: Type | None) -> bool:
     """Whether the first is a floating dtype that rounds more than the second."""
-    one, other = dtype_of(theirs), dtype_of(ours)
+    one, other = torch_dtype(theirs), torch_dtype(ours)
     return one is not None and other is not None and is_coarser(one, other)
 
 
@@ -47,7 +42,7 @@ def is_converted(model: onnx.ModelProto, theirs: Types, ours: Types) -> bool:
     computed: dict[str, bool] = {}
     for name, wanted in ours.items():
         made = _computed(name, makers)
-        if made in makers and (dtype := dtype_of(theirs.get(made))) is not None and dtype.is_floating_point:
+        if made in makers and (dtype := torch_dtype(theirs.get(made))) is not None and dtype.is_floating_point:
             computed[made] = computed.get(made, False) or is_held_coarser(theirs[made], wanted)
     coarse = sum(computed.values())
     return coarse > 1 or 0 < coarse == len(computed)
@@ -164,7 +159,7 @@ class _NodeDtypes:
         other such values read and give, but for casts, or that it has itself."""
         declared = {value.name: value for value in (*self._model.graph.value_info, *self._model.graph.output)}
         for fx_node, value in _one_each(self._model).items():
-            wanted, held = dtype_of(expected.get(fx_node)), coarsest(self._dtypes(value))
+            wanted, held = torch_dtype(expected.get(fx_node)), coarsest(self._dtypes(value))
             floating = wanted if wanted is not None and wanted.is_floating_point else torch.float32
             if held is not None and is_coarser(held, floating):
                 declared[value].metadata_props.add(key=provenance.HELD_IN, value=dtype_name(held))
@@ -189,6 +184,6 @@ class _NodeDtypes:
             yield from self._of(cast)
 
     def _of(self, name: str) -> Iterator[torch.dtype]:
-        found = self._constants.get(name) or dtype_of(self._types.get(name))
+        found = self._constants.get(name) or torch_dtype(self._types.get(name))
         if found is not None:
             yield found

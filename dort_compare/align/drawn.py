@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 import onnx
 import torch
 
-from dort_compare.align.paired_inputs import Sizes, dtype_of, type_of
+from dort_compare.align.paired_inputs import Sizes, input_dtype, input_type
 from dort_compare.align.two_dtypes import rounded
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow, Node
@@ -43,7 +43,7 @@ def drawn_for(
         raise UsageError(
             f"{flow.title}: input {name!r} is declared as {declared}, too large to be drawn; give --inputs"
         )
-    dtypes = [dtype_of(*taker) for taker in takers]
+    dtypes = [input_dtype(*taker) for taker in takers]
     dtype = dtypes[0]
     if dtype == torch.bool:
         return torch.randint(2, sizes, generator=generator, device="cpu").bool()
@@ -115,4 +115,4 @@ def _reading(flow: Dataflow, name: str, through: Set[str]) -> Iterator[tuple[Nod
 def _shape(flow: Dataflow, name: str) -> Sizes:
     if name in flow.constants:
         return list(flow.constants[name].dims)
-    return type_of(flow, name)[1] or [] if name in flow.inputs else []
+    return input_type(flow, name)[1] or [] if name in flow.inputs else []

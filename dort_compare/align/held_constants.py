@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import torch
 
 from dort_compare.align.names import by_name
-from dort_compare.align.paired_inputs import type_of
+from dort_compare.align.paired_inputs import input_type
 from dort_compare.errors import UsageError
 from dort_compare.trace.dataflow import Dataflow
 from dort_compare.trace.dataflow_run import constant
@@ -55,7 +55,7 @@ def _matched(takers: Sequence[str], stock: Sequence[str], taking: Dataflow, hold
 def _declared(flow: Dataflow, name: str) -> _Type | None:
     if name in flow.constants:
         return flow.constants[name].data_type, tuple(flow.constants[name].dims)
-    element, shape = type_of(flow, name)
+    element, shape = input_type(flow, name)
     return None if shape is None else (element, tuple(shape))
 
 

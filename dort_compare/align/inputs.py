@@ -11,13 +11,15 @@ import torch
 from dort_compare.align.drawn import drawn_for
 from dort_compare.align.held_constants import held_constants
 from dort_compare.align.orders import Order
-from dort_compare.align.paired_inputs import Sizes, dtype_of, pair_inputs, sizes_fit, type_of
+from dort_compare.align.paired_inputs import Sizes, input_dtype, input_type, pair_inputs, sizes_fit
 from dort_compare.align.two_dtypes import beyond, holds_all, rounded
 from dort_compare.dtypes import dtype_name
 from dort_compare.errors import UsageError
 from dort_compare.layouts import inverse
 from dort_compare.trace.dataflow import Dataflow
 
+_Fed = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+"""By input, what the first model is fed, and the second."""
 _INTEGERS = {torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64}
 
 
@@ -29,14 +31,14 @@ class Inputs:
     those of the first model's."""
 
     pairs: tuple[tuple[str, str], ...]
-    values: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+    values: _Fed
     origins: tuple[str, ...]
     is_guess: bool
     orders: Mapping[str, Order]
 
 
 def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
-    """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
+    """_Fed for both models: those of ``given`` by input name, the other model's constants for parameters that it
     holds itself, else random ones. What one model takes with channels first and the other with channels last is one
     value, and so is what they take in two dtypes of a kind: both are fed numbers that both dtypes hold.
 
@@ -58,7 +60,7 @@ def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Ten
         {one: order for (one, _), order in found.items() if order},
         {other: inverse(order) for (_, other), order in found.items() if order},
     )
-    values: Values = ({}, {})
+    values: _Fed = ({}, {})
     origins = _take_given(flows, pairs, given or {}, turns, values)
     origins += _take_constants(flows, pairs, values)
     missing = [n for flow, had in zip(flows, values, strict=True) for n in flow.inputs if n not in had]
@@ -81,15 +83,12 @@ def _check_tensors(flow: Dataflow) -> None:
             raise UsageError(f"{flow.title}: input {name!r} is no numeric tensor; such models are not compared")
 
 
-Values = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
-
-
 def _take_given(
     flows: tuple[Dataflow, Dataflow],
     pairs: Iterable[tuple[str, str]],
     given: Mapping[str, torch.Tensor],
     turns: tuple[Mapping[str, Order], Mapping[str, Order]],
-    values: Values,
+    values: _Fed,
 ) -> list[str]:
     """Each as a model takes it: turned and cast where that is what fits."""
     partners = dict(pairs), {second: first for first, second in pairs}
@@ -105,14 +104,14 @@ def _take_given(
 
 def _cast(
     flows: tuple[Dataflow, Dataflow], pairs: Iterable[tuple[str, str]], given: Mapping[str, torch.Tensor]
-) -> tuple[Values, list[str]]:
+) -> tuple[_Fed, list[str]]:
     """By input of either model, what it is fed of one tensor that is given for two dtypes, its own among them; and in
     words what became of how many such."""
-    casts: Values = ({}, {})
+    casts: _Fed = ({}, {})
     done = Counter[str]()
     for one, other in pairs:
         sources = [name for name in dict.fromkeys((one, other)) if name in given]
-        dtypes = dtype_of(flows[0], one), dtype_of(flows[1], other)
+        dtypes = input_dtype(flows[0], one), input_dtype(flows[1], other)
         if len(sources) != 1 or given[sources[0]].dtype not in dtypes or dtypes[0] == dtypes[1]:
             continue
         tensor = given[sources[0]]
@@ -134,14 +133,14 @@ def _held_by_both(flow: Dataflow, name: str, tensor: torch.Tensor, dtype: torch.
 
 
 def _laid(flow: Dataflow, name: str, tensor: torch.Tensor, turn: Order | None) -> torch.Tensor:
-    shape = type_of(flow, name)[1]
+    shape = input_type(flow, name)[1]
     if turn is None or tensor.ndim != len(turn) or (shape is not None and sizes_fit(shape, tensor.shape)):
         return tensor
     return tensor.permute(turn)
 
 
 def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    wanted, shape = dtype_of(flow, name), type_of(flow, name)[1]
+    wanted, shape = input_dtype(flow, name), input_type(flow, name)[1]
     if tensor.dtype != wanted or not (shape is None or sizes_fit(shape, tensor.shape)):
         declared = "x".join("?" if size is None else str(size) for size in shape or []) or "scalar"
         raise UsageError(
@@ -151,7 +150,7 @@ def _checked(flow: Dataflow, name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()
 
 
-def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: Values) -> list[str]:
+def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str]], values: _Fed) -> list[str]:
     """For inputs that the other model has no input for: its constants of the same type, by the words of their names."""
     origins = []
     for taking, holding, paired, target in (
@@ -169,7 +168,7 @@ def _take_constants(flows: tuple[Dataflow, Dataflow], pairs: list[tuple[str, str
 def _take_random(
     flows: tuple[Dataflow, Dataflow],
     pairs: Mapping[tuple[str, str], Order],
-    values: Values,
+    values: _Fed,
     generator: torch.Generator,
 ) -> tuple[int, bool]:
     """For the inputs that have no value; how many are drawn, and whether sizes or integers are among them."""
@@ -181,11 +180,11 @@ def _take_random(
         drawn += 1
         order = pairs.get((one, other), ())
         taking = [(flow, name, turn) for flow, name, turn in ((flows[0], one, ()), (flows[1], other, order)) if name]
-        shapes = [_turned(type_of(flow, name)[1], turn) for flow, name, turn in taking]
+        shapes = [_turned(input_type(flow, name)[1], turn) for flow, name, turn in taking]
         value = drawn_for([(flow, name) for flow, name, _ in taking], shapes, generator)
         is_guess |= value.dtype in _INTEGERS or any(None in (shape or ()) for shape in shapes)
         if one:
-            values[0][one] = value.to(dtype_of(flows[0], one))
+            values[0][one] = value.to(input_dtype(flows[0], one))
         if other:
-            values[1][other] = (value.permute(inverse(order)) if order else value).to(dtype_of(flows[1], other))
+            values[1][other] = (value.permute(inverse(order)) if order else value).to(input_dtype(flows[1], other))
     return drawn, is_guess

@@ -21,15 +21,15 @@ Declared = tuple[int, Sizes | None]
 """Element type and sizes."""
 
 
-def type_of(flow: Dataflow, name: str) -> Declared:
+def input_type(flow: Dataflow, name: str) -> Declared:
     """What an input is declared as."""
     kind = flow.inputs[name].type.tensor_type
     return kind.elem_type, sizes(kind) if kind.HasField("shape") else None
 
 
-def dtype_of(flow: Dataflow, name: str) -> torch.dtype:
+def input_dtype(flow: Dataflow, name: str) -> torch.dtype:
     """The dtype that an input is declared in. Raises UsageError where torch has none such."""
-    element = type_of(flow, name)[0]
+    element = input_type(flow, name)[0]
     dtype = dtype_of_onnx(element)
     if dtype is None:
         kind = onnx.TensorProto.DataType.Name(element)
@@ -71,7 +71,7 @@ def pair_inputs(first: Dataflow, second: Dataflow) -> dict[tuple[str, str], Orde
         rest = [name for name in second.inputs if name not in taken[1]]
         for one in (name for name in first.inputs if name not in taken[0]):
             for other in [name for name in rest if name == one or not likeness.is_named]:
-                order = likeness.order(type_of(first, one), type_of(second, other))
+                order = likeness.order(input_type(first, one), input_type(second, other))
                 if order is not None:
                     rest.remove(other)
                     found[one, other] = order

@@ -7,7 +7,9 @@ from itertools import accumulate
 from operator import mul
 
 import onnx
+import torch
 
+from dort_compare.dtypes import dtype_of_onnx
 from dort_compare.protos import copy_of
 
 Type = onnx.TypeProto.Tensor
@@ -47,6 +49,11 @@ def in_dtype(tensor: Type, elem_type: int) -> Type:
     changed = copy_of(tensor)
     changed.elem_type = elem_type
     return changed
+
+
+def torch_dtype(tensor: Type | None) -> torch.dtype | None:
+    """The dtype of torch that a tensor has; None where that is not known, or torch has none."""
+    return dtype_of_onnx(tensor.elem_type) if tensor is not None else None
 
 
 def is_static(tensor: Type) -> bool:

@@ -17,7 +17,7 @@ from dort_compare.backends.cut import split_graph
 from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.left_to_torch import left_to_torch
 from dort_compare.backends.options import Options
-from dort_compare.backends.pieces import in_order, install, pieces_of
+from dort_compare.backends.pieces import boxed_graph, install, pieces_of
 from dort_compare.backends.release_activations import parts
 from dort_compare.cache import Store
 from dort_compare.descriptors import is_token
@@ -130,7 +130,7 @@ def _whole_or_left(work: _Work, *, release: bool) -> tuple[Boxed | None, dict[st
     for (name, piece), (lowered, program) in zip(pieces_of(split).items(), built, strict=True):
         install(split, name, work.box(piece, lowered, program), lowered.signature)
     told.in_torch = left
-    return in_order(split), {}
+    return boxed_graph(split), {}
 
 
 def _cut(work: _Work, refused: Mapping[str, str]) -> tuple[Boxed, Sequence[Fallback]]:
@@ -145,7 +145,7 @@ def _cut(work: _Work, refused: Mapping[str, str]) -> tuple[Boxed, Sequence[Fallb
     fallbacks = [Fallback.of(nodes[name], build.phase, reason) for name, reason in reasons.items()]
     if fallbacks:
         warn(fallbacks, graph_module)
-    return in_order(cut), fallbacks
+    return boxed_graph(cut), fallbacks
 
 
 def _without(left: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, str]:

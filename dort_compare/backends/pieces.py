@@ -26,7 +26,7 @@ def install(split: fx.GraphModule, name: str, boxed: Boxed, signature: Signature
     setattr(split, name, _Piece(boxed, signature))
 
 
-def in_order(split: fx.GraphModule) -> Boxed:
+def boxed_graph(split: fx.GraphModule) -> Boxed:
     """Runs a graph, each value freed after its last reader: by the code that fx makes of it, without what an
     ``fx.Interpreter`` does around each node."""
     for node in split.graph.nodes:

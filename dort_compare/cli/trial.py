@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from dort_compare.api import compare
+from dort_compare.cli.called_module import called_module
 from dort_compare.cli.frames import theirs
 from dort_compare.cli.named import Named
-from dort_compare.cli.subject import subject_of
 from dort_compare.errors import DortError, RuntimeUnavailableError
 from dort_compare.report import Report
 from dort_compare.trace import run_module
@@ -43,14 +43,14 @@ def trial(
     autocast = getattr(torch, mixed) if mixed else None
     others = [Named.of(name).function() if ":" in name else name for name in compile_backends]
     torch.manual_seed(seed)
-    subject = subject_of(Named.of(factory).made(), inputs, seed=seed, backward=backward, what=factory)
-    subject.to(provider)
-    call = Call(subject.args, subject.kwargs, backward, differentiated, autocast)
+    called = called_module(Named.of(factory).made(), inputs, seed=seed, backward=backward, what=factory)
+    called.to(provider)
+    call = Call(called.args, called.kwargs, backward, differentiated, autocast)
     try:
         return compare(
-            subject.module,
-            subject.args,
-            subject.kwargs,
+            called.module,
+            called.args,
+            called.kwargs,
             backward=backward,
             loss=differentiated,
             autocast=autocast,
@@ -62,7 +62,7 @@ def trial(
         raise
     except Exception as problem:  # noqa: BLE001  (whose fault it is, plain eager tells)
         failure = problem
-    _blame(f"the model of {factory}" + (f", or {loss}," if loss else ""), subject.module, call)
+    _blame(f"the model of {factory}" + (f", or {loss}," if loss else ""), called.module, call)
     raise failure
 
 

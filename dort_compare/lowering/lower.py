@@ -22,7 +22,7 @@ from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
 from dort_compare.provenance import Phase, Provenance
-from dort_compare.scalars import dtype_of, is_number
+from dort_compare.scalars import is_number, traced_dtype
 from dort_compare.signature import Signature
 
 aten = torch.ops.aten
@@ -210,7 +210,7 @@ class _InnerWalk(Walk):
     def stamp(self, value: ir.Value, node: fx.Node, meta: Any) -> None:
         """Raises UnsupportedGraphError for half precision: nobody asks ONNX Runtime for its kernels in here."""
         super().stamp(value, node, meta)
-        if dtype_of(meta) in HALF:
+        if traced_dtype(meta) in HALF:
             raise self.builder.unsupported("half precision in a graph that it takes")
 
     def _enter(self, node: fx.Node) -> None:
@@ -285,7 +285,7 @@ def _holds(dtype: torch.dtype) -> bool:
 
 
 def _dtype(meta: Any) -> ir.DataType:
-    return from_torch_dtype(dtype_of(meta))
+    return from_torch_dtype(traced_dtype(meta))
 
 
 def _shape(meta: Any) -> ir.Shape:

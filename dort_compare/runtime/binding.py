@@ -68,7 +68,7 @@ class Binding:
                 plain.append(dense(tensor))
                 names.append(name)
             else:
-                special.append((name, laid_out(tensor)))
+                special.append((name, dense_parts(tensor)))
         feeds, results = self._by_pointer(plain), native.OrtValueVector()
         for name, tensor in special:
             feeds.push_back(as_ort(tensor))
@@ -102,7 +102,7 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.resolve_neg().contiguous()
 
 
-def laid_out(tensor: torch.Tensor) -> torch.Tensor:
+def dense_parts(tensor: torch.Tensor) -> torch.Tensor:
     """A dense tensor of the same numbers, complex ones as their parts; in the same memory if it can be."""
     return dense(in_parts(tensor.detach()))
 

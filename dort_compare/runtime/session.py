@@ -17,7 +17,7 @@ from dort_compare import provenance
 from dort_compare.captures import read_by
 from dort_compare.errors import ExecutionError, OutOfRangeError, RuntimeUnavailableError
 from dort_compare.runtime import torch_memory
-from dort_compare.runtime.binding import Binding, laid_out
+from dort_compare.runtime.binding import Binding, dense_parts
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.harmful_optimizers import harmful_for
 from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings, names_optimizers
@@ -113,7 +113,7 @@ def _in_order(
     current = torch.cuda.current_stream(stream.device)
     if current == stream:
         return _with_room(binding, tensors, options)
-    ready = [laid_out(tensor) for tensor in tensors]
+    ready = [dense_parts(tensor) for tensor in tensors]
     stream.wait_stream(current)
     # torch hands on at once what its default stream gives back, and what the sessions' own stream does to these alone
     with torch.cuda.stream(stream if stream.cuda_stream else current):

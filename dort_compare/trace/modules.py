@@ -15,7 +15,7 @@ from dort_compare.trace.call import Call, given
 from dort_compare.trace.outcome import Outcome
 from dort_compare.trace.refused_modules import refusals_explained, refuse_foreign, refuse_gradients_by_wrappers
 from dort_compare.trace.restored import gradient_leaves, gradients_kept, is_unchanged, restored
-from dort_compare.trace.returned_tensors import dense, named_tensors
+from dort_compare.trace.returned_tensors import named_tensors, to_dense
 from dort_compare.trace.seeded import seeded
 from dort_compare.trace.wrapped import plain_tensors
 
@@ -68,7 +68,7 @@ def _updates(
         tensor, content = now.get(name), before.get(id(own))
         if tensor is None or (tensor is own and (content is None or is_unchanged(tensor.detach(), content))):
             continue
-        found[name] = dense(tensor.detach()).clone()
+        found[name] = to_dense(tensor.detach()).clone()
     return found
 
 
@@ -91,7 +91,7 @@ def _gradients(loss: torch.Tensor, sources: Mapping[str, torch.Tensor]) -> dict[
     gathered = {id(source): source.grad for source in leaves}
     gradients = {}
     for (name, source), gradient in zip(sources.items(), found, strict=True):
-        parts = [dense(part) for part in (gradient, gathered.get(id(source))) if part is not None]
+        parts = [to_dense(part) for part in (gradient, gathered.get(id(source))) if part is not None]
         if parts:
             gradients[name] = sum(parts[1:], start=parts[0])
     if not gradients:

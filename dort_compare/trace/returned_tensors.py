@@ -20,7 +20,7 @@ def named_tensors(result: Any) -> dict[str, torch.Tensor]:
 
     Raises UsageError where there is none, or one that is not compared.
     """
-    named = {name or "output": dense(tensor) for name, tensor in _tensors(result)}
+    named = {name or "output": to_dense(tensor) for name, tensor in _tensors(result)}
     refuse_foreign(named.values(), "an output")
     if not named:
         raise UsageError(
@@ -54,6 +54,6 @@ def _as_tensor(leaf: Any) -> torch.Tensor | None:
     return as_tensor(number) if isinstance(number, (bool, int, float)) else None
 
 
-def dense(tensor: torch.Tensor) -> torch.Tensor:
+def to_dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, with memory of its own if it is sparse."""
     return tensor if torch._C._has_storage(tensor) else tensor.to_dense()

@@ -18,7 +18,7 @@ from dort_compare.randomness import draws
 from dort_compare.trace.definition import by_definition
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
 from dort_compare.trace.spacing import spacing
-from dort_compare.trace.ties import in_order, is_unsorted, sorted_dim
+from dort_compare.trace.ties import called_in_order, is_unsorted, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import moves_nothing
 
@@ -109,7 +109,7 @@ class _Shaken(Watched):
             chance.begin(call)
         dim = sorted_dim(self.node)
         if dim is not None:
-            found = in_order(self._order(args[0], dim), target, dim, args, kwargs)
+            found = called_in_order(self._order(args[0], dim), target, dim, args, kwargs)
             return self._in_any_order(found, dim) if is_unsorted(self.node) else found
         if not _rounds(self.node):
             return super().call_function(target, args, kwargs)

@@ -49,7 +49,7 @@ def keeps_dim(node: fx.Node) -> bool:
     return node.target in (aten.sort.default, aten.sort.stable, aten.topk.default)
 
 
-def in_order(
+def called_in_order(
     order: torch.Tensor, target: Any, dim: int, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """``target(*args, **kwargs)`` as right as ever, with elements along ``dim`` met in an ``order``, a permutation."""

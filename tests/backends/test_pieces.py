@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import fx
 
-from dort_compare.backends.pieces import in_order
+from dort_compare.backends.pieces import boxed_graph
 from dort_compare.errors import CheckError
 from dort_compare.generated import made_code
 
@@ -29,12 +29,12 @@ def graph_of(*calls: tuple[Any, tuple[Any, ...]]) -> fx.GraphModule:
 @pytest.mark.parametrize("base", [-1, -2.5, 3])
 def test_a_power_of_a_negative_number_has_its_sign(base: float) -> None:
     for exponent in (1, 2, 3):
-        assert in_order(graph_of((operator.pow, (base, None))))([exponent]) == base**exponent
+        assert boxed_graph(graph_of((operator.pow, (base, None))))([exponent]) == base**exponent
         assert made_code(graph_of((operator.pow, (base, None))))(exponent) == base**exponent
 
 
 def test_a_condition_raises_our_error() -> None:
-    call = in_order(graph_of((aten._assert_scalar.default, (None, "too many"))))
+    call = boxed_graph(graph_of((aten._assert_scalar.default, (None, "too many"))))
     call([True])
     with pytest.raises(CheckError, match="too many"):
         call([False])
@@ -44,10 +44,10 @@ def test_a_factorization_raises_torchs() -> None:
     graph = graph_of((aten._linalg_check_errors.default, (None, "linalg.inv")))
     next(node for node in graph.graph.nodes if node.op == "call_function").kwargs = {"is_matrix": True}
     with pytest.raises(torch.linalg.LinAlgError):
-        in_order(graph)([torch.tensor(1, dtype=torch.int32)])
+        boxed_graph(graph)([torch.tensor(1, dtype=torch.int32)])
 
 
 def test_arguments_are_let_go_of() -> None:
     arguments = [torch.ones(2)]
-    assert torch.equal(in_order(graph_of((aten.neg.default, (None,))))(arguments), -torch.ones(2))
+    assert torch.equal(boxed_graph(graph_of((aten.neg.default, (None,))))(arguments), -torch.ones(2))
     assert arguments == []

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from dort_compare.cli.called_module import called_module
 from dort_compare.cli.inputs import Spec, is_spec
-from dort_compare.cli.subject import subject_of
 from dort_compare.errors import UsageError
 
 NET = nn.Linear(3, 2)
@@ -17,8 +17,8 @@ def draw(text, seed=0, **given):
     return Spec.of(text).draw(torch.Generator().manual_seed(seed), **given)
 
 
-def subject(made, *inputs, backward=False, seed=0):
-    return subject_of(made, inputs, seed=seed, backward=backward, what="model:make")
+def called(made, *inputs, backward=False, seed=0):
+    return called_module(made, inputs, seed=seed, backward=backward, what="model:make")
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_ranges_leave_out_their_upper_end():
 def test_seeds_and_gradients():
     assert not torch.equal(draw("f32[9]"), draw("f32[9]", seed=1))
     assert draw("f16[2]", requires_grad=True).is_leaf
-    both = subject((NET, ("f32[2,3]", "f32[2,3]")), backward=True).args
+    both = called((NET, ("f32[2,3]", "f32[2,3]")), backward=True).args
     assert all(each.requires_grad for each in both)
     assert not torch.equal(*both)
-    assert not subject((NET, ("i64[2]:4",)), backward=True).args[0].requires_grad
+    assert not called((NET, ("i64[2]:4",)), backward=True).args[0].requires_grad
 
 
 @pytest.mark.parametrize(
@@ -117,24 +117,24 @@ def test_sizes_that_no_memory_holds_are_one_line(text):
 @pytest.mark.parametrize("made", [(nn.Linear(3, 2, device="meta"), "f32[2,3]"), (NET, torch.ones(2, device="meta"))])
 def test_what_holds_no_values_cannot_be_moved(made):
     with pytest.raises(UsageError, match=r"^the model and its inputs cannot be moved to cpu: .*meta") as caught:
-        subject(made).to("cpu")
+        called(made).to("cpu")
     assert "\n" not in str(caught.value)
 
 
 def test_what_a_factory_may_return():
     x = torch.ones(2, 3)
-    assert subject((NET, x)).args == (x,)
-    assert subject((NET, (x, 2))).args == (x, 2)
-    assert subject([NET, [x]]).args == (x,)
-    assert subject((NET, {"input": x})).kwargs == {"input": x}
-    assert subject((NET, (x,), {"flag": "fast"})).kwargs == {"flag": "fast"}
-    assert subject((NET, "f32[2,3]")).args[0].shape == (2, 3)
-    assert subject((NET, {"input": "f32[2,3]"})).kwargs["input"].shape == (2, 3)
-    nested = subject((NET, ({"a": ["f32[1]", 3]},))).args[0]
+    assert called((NET, x)).args == (x,)
+    assert called((NET, (x, 2))).args == (x, 2)
+    assert called([NET, [x]]).args == (x,)
+    assert called((NET, {"input": x})).kwargs == {"input": x}
+    assert called((NET, (x,), {"flag": "fast"})).kwargs == {"flag": "fast"}
+    assert called((NET, "f32[2,3]")).args[0].shape == (2, 3)
+    assert called((NET, {"input": "f32[2,3]"})).kwargs["input"].shape == (2, 3)
+    nested = called((NET, ({"a": ["f32[1]", 3]},))).args[0]
     assert (nested["a"][0].shape, nested["a"][1]) == ((1,), 3)
-    named = subject(NET, "f32[2,3]", "mask=b8[2]")
+    named = called(NET, "f32[2,3]", "mask=b8[2]")
     assert (named.args[0].shape, named.kwargs["mask"].dtype) == ((2, 3), torch.bool)
-    assert subject((NET, x), "f32[4,3]").args[0].shape == (4, 3)
+    assert called((NET, x), "f32[4,3]").args[0].shape == (4, 3)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_what_a_factory_may_return():
 )
 def test_what_is_no_module_with_inputs_is_one_line(made, inputs, message):
     with pytest.raises(UsageError) as caught:
-        subject(made, *inputs)
+        called(made, *inputs)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -18,7 +18,7 @@ from dort_compare.lowering import sizes
 from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
-from dort_compare.scalars import dtype_of
+from dort_compare.scalars import traced_dtype
 
 aten = torch.ops.aten
 Number = bool | int | float | ir.Value
@@ -71,7 +71,7 @@ def sym_stride(op: Builder, x: ir.Value, dim: int) -> ir.Value:
 @lowering(aten._local_scalar_dense.default)
 def local_scalar_dense(op: Builder, x: ir.Value) -> ir.Value:
     """_local_scalar_dense(Tensor self) -> Scalar"""
-    return only(op, x, dtype_of(op.result))
+    return only(op, x, traced_dtype(op.result))
 
 
 # Arithmetic.
@@ -154,7 +154,7 @@ def mod(op: Builder, a: Number, b: Number) -> ir.Value:
 @lowering(operator.pow)
 def power(op: Builder, a: Number, b: Number) -> ir.Value:
     """a ** b; integers are multiplied, for ONNX Runtime's Pow goes through float64."""
-    if dtype_of(op.result) == torch.float64:
+    if traced_dtype(op.result) == torch.float64:
         return op.Pow(*_values(op, torch.float64, a, b))
     return _natural_power(op, op.const(a), b)
 
@@ -190,7 +190,7 @@ def rshift(op: Builder, a: Dim, b: Dim) -> ir.Value:
 
 def _bitwise(logical: str) -> Callable[[Builder, Number, Number], ir.Value]:
     def lowered(op: Builder, a: Number, b: Number) -> ir.Value:
-        dtype = dtype_of(op.result)
+        dtype = traced_dtype(op.result)
         return getattr(op, logical if dtype == torch.bool else f"Bitwise{logical}")(*_values(op, dtype, a, b))
 
     return lowered
@@ -245,7 +245,7 @@ def sym_not(op: Builder, a: Number) -> ir.Value:
 def sym_ite(op: Builder, condition: Number, a: Number, b: Number) -> ir.Value:
     """a if condition else b"""
     chosen = op.Where(*_values(op, torch.bool, condition), *_promoted(op, a, b))
-    return op.cast(chosen, dtype_of(op.result))
+    return op.cast(chosen, traced_dtype(op.result))
 
 
 def _function(onnx_operator: str) -> Callable[[Builder, Number], ir.Value]:

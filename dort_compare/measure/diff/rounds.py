@@ -12,7 +12,7 @@ from dort_compare.align.pairing import Pairing
 from dort_compare.align.returned import unpaired_counterparts
 from dort_compare.align.sides import Side
 from dort_compare.measure.diff.refuted_pairs import WEAK, effectless, misleading, with_all_like_it
-from dort_compare.measure.diff.two_models import Lockstep, Met
+from dort_compare.measure.diff.two_models import Met, TwoModels
 from dort_compare.measure.diff.unfolded import unfolded
 from dort_compare.measure.diff.value_rows import PairJudge, ValueRow
 from dort_compare.trace.engine import Engine
@@ -90,7 +90,7 @@ class Rounds:
         self._told(f"values paired and compared, round {self._number}")
         first, second = self._sides
         judge, rows, forced = PairJudge(first, second, pairs), [], {}
-        both = Lockstep(first, second, pairs, self._engine)
+        both = TwoModels(first, second, pairs, self._engine)
         for found in both.run(self._fed.values):
             if isinstance(found, Met):
                 rows.append(judge.row(found))

@@ -116,7 +116,7 @@ def _without_half(node: Node) -> Node:
     return replace(node, proto=proto)
 
 
-class Lockstep:
+class TwoModels:
     """Runs both models in the steps of a `Schedule`.
 
     ``refused`` are the pairs, (first, second), on whose first values the second model's nodes could not run.

@@ -17,7 +17,7 @@ _FORMS = "return a torch.nn.Module, (module, inputs) or (module, args, kwargs)"
 
 
 @dataclass
-class Subject:
+class CalledModule:
     """A module with its arguments. Inputs that are only described are drawn from ``seed``, one after the other; floats
     among them ask for their gradient where ``backward``."""
 
@@ -57,8 +57,8 @@ class Subject:
         )
 
 
-def subject_of(made: Any, inputs: Sequence[str], *, seed: int, backward: bool, what: str) -> Subject:
-    """The subject that ``what`` made; ``inputs``, where there are any, in the place of those that came with it.
+def called_module(made: Any, inputs: Sequence[str], *, seed: int, backward: bool, what: str) -> CalledModule:
+    """The module that ``what`` made; ``inputs``, where there are any, in the place of those that came with it.
 
     Raises UsageError for what is no module with inputs.
     """
@@ -67,21 +67,21 @@ def subject_of(made: Any, inputs: Sequence[str], *, seed: int, backward: bool, w
         raise UsageError(f"{what} returned {_described(made)}; {_FORMS}")
     if len(given) == 2 and not isinstance(given[1], Mapping):
         raise UsageError(f"{what} returned {_described(made)}, whose third is no dict of keyword arguments; {_FORMS}")
-    subject = Subject(module, seed, backward)
+    called = CalledModule(module, seed, backward)
     if inputs:
         for text in inputs:
             Spec.of(text)
-        subject.give(inputs, {})
+        called.give(inputs, {})
     elif not given:
         raise UsageError(
             f"{what} is a module without inputs: return them with it, or describe them: --input float32[2,16]"
         )
     elif isinstance(given[0], Mapping):
-        subject.give((), {**given[0], **(given[1] if len(given) == 2 else {})})
+        called.give((), {**given[0], **(given[1] if len(given) == 2 else {})})
     else:
         args = given[0] if isinstance(given[0], (tuple, list)) else (given[0],)
-        subject.give(args, given[1] if len(given) == 2 else {})
-    return subject
+        called.give(args, given[1] if len(given) == 2 else {})
+    return called
 
 
 def _moved(leaf: Any, device: str) -> Any:
