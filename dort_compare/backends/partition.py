@@ -18,20 +18,21 @@ from dort_compare.backends.fallback import Fallback, warn
 from dort_compare.backends.left_to_torch import left_to_torch
 from dort_compare.backends.options import Options
 from dort_compare.backends.pieces import boxed_graph, install, pieces_of
+from dort_compare.backends.refused_calls import all_calls, refused_calls
 from dort_compare.backends.release_activations import parts
 from dort_compare.cache import Store
 from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
-from dort_compare.fx_graph import attribute_of, call_of
+from dort_compare.fx_graph import attribute_of
 from dort_compare.log import Compilation, Piece, compiling
 from dort_compare.lowering.lower import foreign_kind
 from dort_compare.lowering.lowered import Lowered
-from dort_compare.lowering.survey import reason_of, survey
+from dort_compare.lowering.survey import reason_of
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
-from dort_compare.runtime.binding import devices_of
 from dort_compare.runtime.boxed import Boxed
-from dort_compare.runtime.kernels import missing_kernels
+
+_LOG = logging.getLogger("dort_compare.backends")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class KeptPiece:
     dumped: str | None = None
 
 
-_LOG = logging.getLogger("dort_compare.backends")
 Keep = Callable[[fx.GraphModule, Lowered, Program], KeptPiece]
 _Box = Callable[[fx.GraphModule, Lowered, Program], Boxed]
 
@@ -114,14 +114,14 @@ def _whole_or_left(work: _Work, *, release: bool) -> tuple[Boxed | None, dict[st
     around, where that fails. ``release`` as of `_built`."""
     graph_module, build, told, left = work.graph_module, work.build, work.told, work.left
     try:
-        split, built = _built(graph_module, build, left, release)
+        split, built = _built(work, release)
     except (RuntimeUnavailableError, UsageError):
         raise
     except Exception as problem:
         if not build.options.fallback:
             raise
         with told.stages("cut"):
-            reasons = _without(left, _reasons(build, graph_module, problem))
+            reasons = _without(left, refused_calls(graph_module, build, problem))
         if isinstance(problem, UnsupportedGraphError):  # it will be the next time, too
             build.refuse(graph_module, reasons)
         return None, reasons
@@ -135,16 +135,15 @@ def _whole_or_left(work: _Work, *, release: bool) -> tuple[Boxed | None, dict[st
 
 def _cut(work: _Work, refused: Mapping[str, str]) -> tuple[Boxed, Sequence[Fallback]]:
     """The boxed callable for a graph cut around what is ``refused``, by name with the reason, and left to torch."""
-    graph_module, build, told, left = work.graph_module, work.build, work.told, work.left
-    with told.stages("cut"):
-        cut = split_graph(graph_module, {**refused, **left})
-    nodes = {node.name: node for node in graph_module.graph.nodes}
-    late = _compile_pieces(cut, build, work.box)
+    with work.told.stages("cut"):
+        cut = split_graph(work.graph_module, {**refused, **work.left})
+    nodes = {node.name: node for node in work.graph_module.graph.nodes}
+    late = _compile_pieces(work, cut)
     reasons = {**refused, **{name: late[name] for name in late if name in nodes}}  # a piece may make views of its own
-    told.in_torch = {**left, **reasons}
-    fallbacks = [Fallback.of(nodes[name], build.phase, reason) for name, reason in reasons.items()]
+    work.told.in_torch = {**work.left, **reasons}
+    fallbacks = [Fallback.of(nodes[name], work.build.phase, reason) for name, reason in reasons.items()]
     if fallbacks:
-        warn(fallbacks, graph_module)
+        warn(fallbacks, work.graph_module)
     return boxed_graph(cut), fallbacks
 
 
@@ -153,29 +152,25 @@ def _without(left: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, s
     return {name: reason for name, reason in reasons.items() if name not in left}
 
 
-def _built(
-    graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], release: bool
-) -> tuple[fx.GraphModule | None, Sequence[Built]]:
-    """The programs of the pieces around the calls that are ``left`` to torch, and of a graph that is to release what it
+def _built(work: _Work, release: bool) -> tuple[fx.GraphModule | None, Sequence[Built]]:
+    """The programs of the pieces around the calls that are left to torch, and of a graph that is to release what it
     reads in parts, unless a piece of these is refused; of the whole where that is not to be cut. What only hands
     something on that no program takes is cut, too: its pieces do without."""
-    if release and (freeing := parts(graph_module)):
+    if release and (freeing := parts(work.graph_module)):
         try:
-            return _pieces_built(graph_module, build, left, freeing)
+            return _pieces_built(work, freeing)
         except (RuntimeUnavailableError, UsageError):
             raise
         except Exception as problem:  # noqa: BLE001  (whatever it is, the graph may do without)
             _LOG.debug("a backward graph is not cut to release what it reads: %s", problem)
-    if left or _hands_through(graph_module):
-        return _pieces_built(graph_module, build, left, {})
-    return None, [build(graph_module)]
+    if work.left or _hands_through(work.graph_module):
+        return _pieces_built(work, {})
+    return None, [work.build(work.graph_module)]
 
 
-def _pieces_built(
-    graph_module: fx.GraphModule, build: Building, left: Mapping[str, str], freeing: Mapping[fx.Node, int]
-) -> tuple[fx.GraphModule, Sequence[Built]]:
-    split = split_graph(graph_module, left, freeing)
-    return split, [build(piece) for piece in pieces_of(split).values()]
+def _pieces_built(work: _Work, freeing: Mapping[fx.Node, int]) -> tuple[fx.GraphModule, Sequence[Built]]:
+    split = split_graph(work.graph_module, work.left, freeing)
+    return split, [work.build(piece) for piece in pieces_of(split).values()]
 
 
 def _hands_through(graph_module: fx.GraphModule) -> bool:
@@ -192,39 +187,14 @@ def _value(node: fx.Node) -> Any:
     return attribute_of(node)
 
 
-# Which nodes stay out, and why: from the names of FX nodes to reasons.
-
-
-def _reasons(build: Building, graph_module: fx.GraphModule, problem: Exception) -> dict[str, str]:
-    """The calls that ONNX Runtime cannot run; all of them where ``problem``, for which the whole graph was refused,
-    cannot be laid at the door of some, as with PyTorch's exporter."""
-    reasons: dict[str, str] = {}
-    if build.options.exporter == "native":
-        reasons = _refused(build, graph_module)
-    return reasons or _all_calls(graph_module, reason_of(problem))
-
-
-def _refused(build: Building, graph_module: fx.GraphModule) -> dict[str, str]:
-    found = survey(graph_module, build.phase, build.options.opset)
-    nodes = {node.name: node for node in graph_module.graph.nodes}
-    lacking = missing_kernels(found.graph, build.options.session.resolved_providers(devices_of(build.example_inputs)))
-    reasons = {call_of(nodes[name]): reason for name, reason in lacking.items()} | dict(found.refused)
-    return {node.name: reasons[node] for node in graph_module.graph.nodes if node in reasons}
-
-
-def _all_calls(graph_module: fx.GraphModule, reason: str) -> dict[str, str]:
-    calls = (node for node in graph_module.graph.nodes if node.op == "call_function" and call_of(node) is node)
-    return {node.name: reason for node in calls}
-
-
-def _compile_pieces(split: fx.GraphModule, build: Building, box: _Box) -> dict[str, str]:
+def _compile_pieces(work: _Work, split: fx.GraphModule) -> dict[str, str]:
     """Puts programs in the place of the submodules; returns the calls in pieces that are refused after all."""
     reasons: dict[str, str] = {}
     for name, piece in pieces_of(split).items():
         try:
-            built = build(piece)
+            built = work.build(piece)
         except Exception as problem:  # noqa: BLE001  (as for the whole graph: no worse than eager)
-            reasons |= _all_calls(piece, reason_of(problem))
+            reasons |= all_calls(piece, reason_of(problem))
             continue
-        install(split, name, box(piece, *built), built[0].signature)
+        install(split, name, work.box(piece, *built), built[0].signature)
     return reasons

@@ -464,9 +464,9 @@ def test_what_pytorchs_exporter_refuses_runs_in_torch_whole() -> None:
 
 @pytest.mark.usefixtures("erf_has_no_kernel")
 def test_a_piece_that_fails_after_all_runs_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dort_compare.backends import partition
+    from dort_compare.backends import refused_calls
 
-    monkeypatch.setattr(partition, "missing_kernels", lambda graph, providers: {})
+    monkeypatch.setattr(refused_calls, "missing_kernels", lambda graph, providers: {})
     backend = like_eager(lambda x: torch.erfinv(torch.erf(x)) * 2, torch.rand(3, dtype=torch.float64))
     assert op_types(backend) == [["Mul"]]
     erf = next(each for each in backend.fallbacks if each.fx_node == "erf")
