@@ -72,20 +72,10 @@ def compare(
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """
-    _check(
-        model=model,
-        args=args,
-        kwargs=kwargs,
-        backward=backward,
-        loss=loss,
-        autocast=autocast,
-        provider=provider,
-        dump=dump,
-        dynamic=dynamic,
-        options=options,
-    )
-    _refuse_unknown(options)
-    call = Call(tuple(args), dict(kwargs or {}), backward, loss, autocast)
+    _check_model(model)
+    _check_settings(provider, dump, backward, dynamic)
+    _check_options(options)
+    call = _call(args, kwargs, backward, loss, autocast)
     effort = Effort(memory, repeats, optimized, suggest_fp32)
     beside = _beside(compile_backends)
     with staged(Path(dump)) if dump is not None else nullcontext() as folder:
@@ -94,52 +84,51 @@ def compare(
         return replace(report, settings={**report.settings, "dump": str(dump)}) if dump is not None else report
 
 
-def _refuse_unknown(options: Mapping[str, Any]) -> None:
+def _check_model(model: object) -> None:
+    """Raises UsageError for what is no module, or none of Python."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError("model cannot be compiled: it is TorchScript, not Python: give the module that it was made of")
+
+
+def _check_settings(provider: object, dump: object, backward: object, dynamic: object) -> None:
+    """Raises UsageError for one that is of another type than ``compare`` takes."""
+    if not isinstance(provider, str):
+        raise UsageError(f"provider is {provider!r}; give 'cpu' or 'cuda'")
+    if dump is not None and not isinstance(dump, (str, os.PathLike)):
+        raise UsageError(f"dump is {dump!r}; give a folder")
+    if not isinstance(backward, bool) or not (dynamic is None or isinstance(dynamic, bool)):
+        told = f"backward is {backward!r} and dynamic is {dynamic!r}"
+        raise UsageError(f"{told}; give True or False, or for dynamic None")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for options of a DebugBackend that ``compare`` sets itself, and for those of nobody."""
+    if "storage" in options:
+        raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
+    if "providers" in options:
+        raise UsageError(f"compare takes one provider; give provider, not providers={options['providers']!r}")
     known = [*inspect.signature(compare).parameters, *(field.name for field in fields(Options))]
     for name in options:
         if name not in known:
             raise UsageError(f"unknown option {name!r}{nearest(name, known)}; help(dort_compare.compare) names them")
 
 
-def _check(
-    *,
-    model: object,
-    args: object,
-    kwargs: object,
-    backward: object,
-    loss: object,
-    autocast: object,
-    provider: object,
-    dump: object,
-    dynamic: object,
-    options: Mapping[str, Any],
-) -> None:
-    """Raises UsageError for arguments that ``compare`` does not take."""
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"model is a {type(model).__name__}; give a torch.nn.Module")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise UsageError("model cannot be compiled: it is TorchScript, not Python: give the module that it was made of")
-    if autocast not in (None, torch.float16, torch.bfloat16):
-        raise UsageError(f"autocast is {autocast!r}; give torch.float16, torch.bfloat16 or None")
-    if not isinstance(provider, str):
-        raise UsageError(f"provider is {provider!r}; give 'cpu' or 'cuda'")
-    if "storage" in options:
-        raise UsageError("compare keeps its own graphs; give storage to DebugBackend")
-    if "providers" in options:
-        raise UsageError(f"compare takes one provider; give provider, not providers={options['providers']!r}")
-    if not isinstance(backward, bool) or not (dynamic is None or isinstance(dynamic, bool)):
-        told = f"backward is {backward!r} and dynamic is {dynamic!r}"
-        raise UsageError(f"{told}; give True or False, or for dynamic None")
+def _call(args: object, kwargs: object, backward: bool, loss: Loss | None, autocast: torch.dtype | None) -> Call:
+    """How the model is called. Raises UsageError for what it cannot be called with, or differentiated by."""
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
+    named = {} if kwargs is None else kwargs
+    if not (isinstance(named, Mapping) and all(isinstance(name, str) for name in named)):
+        raise UsageError(f"kwargs is a {type(kwargs).__name__}; give the keyword arguments as a dict from their names")
     if loss is not None and not callable(loss):
         raise UsageError(f"loss is a {type(loss).__name__}; give a function of what the model returns")
     if loss is not None and not backward:
         raise UsageError("a loss is only used for gradients; give backward=True with it")
-    if not isinstance(args, (tuple, list)):
-        raise UsageError(f"args is a {type(args).__name__}; give the model's arguments as a tuple, such as (x,)")
-    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
-        raise UsageError(f"kwargs is a {type(kwargs).__name__}; give the keyword arguments as a dict from their names")
-    if dump is not None and not isinstance(dump, (str, os.PathLike)):
-        raise UsageError(f"dump is {dump!r}; give a folder")
+    if autocast not in (None, torch.float16, torch.bfloat16):
+        raise UsageError(f"autocast is {autocast!r}; give torch.float16, torch.bfloat16 or None")
+    return Call(tuple(args), dict(named), backward, loss, autocast)
 
 
 def _beside(given: Any) -> dict[str, str | Callable[..., Any]]:
