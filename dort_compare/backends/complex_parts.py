@@ -23,7 +23,7 @@ from dort_compare.backends.complex_rules import ARITHMETIC, RULES
 from dort_compare.dtypes import real_dtype
 from dort_compare.errors import one_line
 from dort_compare.layouts import inverse, layout_of
-from dort_compare.lowering.lower import TRANSFORMS, is_complex
+from dort_compare.lowering.foreign import TRANSFORMS, is_complex
 from dort_compare.provenance import described
 from dort_compare.views import moves_nothing
 

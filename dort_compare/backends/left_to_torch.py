@@ -21,7 +21,7 @@ from torch import fx
 from dort_compare.backends.slow_in_onnx import is_slow
 from dort_compare.backends.slow_products import is_slow_product
 from dort_compare.layouts import elements
-from dort_compare.lowering.lower import TRANSFORMS
+from dort_compare.lowering.foreign import TRANSFORMS
 from dort_compare.runtime.binding import device_of
 
 aten = torch.ops.aten

@@ -25,7 +25,7 @@ from dort_compare.descriptors import is_token
 from dort_compare.errors import RuntimeUnavailableError, UnsupportedGraphError, UsageError
 from dort_compare.fx_graph import attribute_of
 from dort_compare.log import Compilation, Piece, compiling
-from dort_compare.lowering.lower import foreign_kind
+from dort_compare.lowering.foreign import foreign_kind
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.survey import reason_of
 from dort_compare.provenance import Phase

@@ -12,7 +12,7 @@ from dort_compare.backends.attention_row_sums import SAME_ELEMENTS
 from dort_compare.backends.calls import has_effect
 from dort_compare.fx_graph import is_pointwise
 from dort_compare.layouts import elements
-from dort_compare.lowering.lower import complex_kind, foreign_kind
+from dort_compare.lowering.foreign import foreign
 from dort_compare.lowering.registry import registered
 
 aten = torch.ops.aten
@@ -30,7 +30,7 @@ def compute_again(graph: fx.Graph) -> None:
     """
     lowered = registered()
     for node in _constants(graph):
-        is_lowered = node.target in lowered and not (foreign_kind(node.meta["val"]) or complex_kind(node))
+        is_lowered = node.target in lowered and not foreign(node)
         again = CheckpointPolicy.MUST_RECOMPUTE if is_lowered else CheckpointPolicy.MUST_SAVE
         node.meta.setdefault("recompute", again)
     for node in _probabilities(graph):

@@ -15,23 +15,19 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare import provenance
 from dort_compare.checks import check_of, traced_by
-from dort_compare.dtypes import HALF, dtype_name, in_parts, is_complex_tensor
+from dort_compare.dtypes import HALF, in_parts, is_complex_tensor
 from dort_compare.errors import LoweringError, MissingLoweringError, UnsupportedGraphError
 from dort_compare.fx_graph import attribute_of, returned_by
 from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.foreign import foreign
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered
 from dort_compare.provenance import Phase, Provenance
-from dort_compare.scalars import is_number, traced_dtype
+from dort_compare.scalars import traced_dtype
 from dort_compare.signature import Signature
-
-aten = torch.ops.aten
 
 _IR_VERSION = 10
 """The oldest that holds metadata on values, so that every runtime of the last years reads the models."""
-TRANSFORMS = {aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default}
-IN_PARTS = {aten.view_as_real.default, aten.view_as_complex.default, aten.resolve_conj.default, *TRANSFORMS}
-"""The calls that take or return complex tensors, of which an ONNX value holds the real and imaginary parts."""
 
 
 def lower(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowered:
@@ -73,7 +69,7 @@ class Walk:
         visit = {"placeholder": self._placeholder, "get_attr": self._attribute, "call_function": self._call}
         if node.op not in visit:
             raise UnsupportedGraphError(f"FX node {node.name} is a {node.op}; AOTAutograd graphs hold none")
-        if found := _foreign(node):
+        if found := foreign(node):
             does, kind = found
             where, reason = provenance.described(node), kind if does == "is" else f"it {does} {kind}"
             raise UnsupportedGraphError(f"{where} {does} {kind}, which no ONNX graph of ours holds", reason)
@@ -230,58 +226,6 @@ def _results(around: Walk, graph_module: fx.GraphModule, *operands: Any) -> list
         return _InnerWalk(graph_module, around, operands).results()
     finally:
         around.builder.enter(*entered)
-
-
-def foreign_kind(value: Any) -> str | None:
-    """What a traced value is, where no ONNX value of ours can stand for it: "a complex32 tensor", "a str"."""
-    if isinstance(value, (tuple, list)):
-        return next((kind for kind in map(foreign_kind, value) if kind), None)
-    if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided:
-            return f"a {str(value.layout).removeprefix('torch.')} tensor"
-        return None if _holds(value.dtype) else f"a {dtype_name(value.dtype)} tensor"
-    if isinstance(value, torch.SymInt) and value.node.is_nested_int():
-        return "a size of a nested tensor"
-    return None if is_number(value) or value is None else f"a {type(value).__name__}"
-
-
-def complex_kind(node: fx.Node) -> tuple[str, str] | None:
-    """That a call "takes" or "is", as the first word says, what the second names: "a complex64 tensor".
-
-    None where it does neither, or ONNX values of ours hold the parts.
-    """
-    if node.op != "call_function" or node.target in IN_PARTS:
-        return None
-    found = next(filter(is_complex, (*node.all_input_nodes, node)), None)
-    if found is None:
-        return None
-    return "is" if found is node else "takes", f"a {dtype_name(_first(found.meta['val']).dtype)} tensor"
-
-
-def is_complex(node: fx.Node) -> bool:
-    """Whether a node is a complex tensor, or several."""
-    return is_complex_tensor(_first(node.meta.get("val")))
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, (tuple, list)) and value else value
-
-
-def _foreign(node: fx.Node) -> tuple[str, str] | None:
-    kind = foreign_kind(node.meta["val"]) if "val" in node.meta else None
-    return ("is", kind) if kind else complex_kind(node)
-
-
-def _holds(dtype: torch.dtype) -> bool:
-    """Whether ONNX Runtime takes and gives tensors of a dtype in Python; those of float8 it only computes with."""
-    if dtype.is_complex:
-        return dtype != torch.complex32
-    if dtype.is_floating_point and dtype.itemsize < 2:
-        return False
-    try:
-        return from_torch_dtype(dtype) is not None
-    except TypeError:
-        return False
 
 
 def _dtype(meta: Any) -> ir.DataType:

@@ -13,7 +13,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.errors import DortError, UnsupportedGraphError, one_line
 from dort_compare.fx_graph import call_of
-from dort_compare.lowering.lower import Walk, foreign_kind
+from dort_compare.lowering.foreign import foreign_kind
+from dort_compare.lowering.lower import Walk
 from dort_compare.problems import said
 from dort_compare.provenance import Phase
 
