@@ -16,6 +16,7 @@ from dort_compare.problems import out_of_memory
 from dort_compare.provenance import described
 from dort_compare.trace import GraphRun
 from dort_compare.trace.four_executions import MEMORY, Executed, executions
+from dort_compare.trace.stand_ins import StandIns
 
 Watch = Callable[[Executed, torch.dtype | None, Row], None]
 """Is shown every value as it passes, with the coarsest dtype that it went through and its row."""
@@ -38,11 +39,8 @@ def graph_rows(
     what it has handed on may be of a shape that torch does not take, which ends the rows with one that says so.
     """
     stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
-    names = {fx_node: value.name for fx_node, value in stands.items()}
-    merged = frozenset(fx_node for fx_node, value in stands.items() if value.fused)
-    opaque = frozenset(fx_node for fx_node, value in stands.items() if value.opaque)
-    held = {n: getattr(torch, value.held_in) for n, value in stands.items() if value.held_in and fused is not None}
-    judge = Judge(run.phase, run.index, held, run.number)
+    stand_ins = _stand_ins(stands, may_be_converted=fused is not None)
+    judge = Judge(run.phase, run.index, stand_ins.held, run.number)
 
     def row(executed: Executed) -> Row:
         node = executed.step.node
@@ -58,7 +56,7 @@ def graph_rows(
     seen: set[str] = set()
     try:
         # map lets go of a value once it is judged
-        for found in map(row, executions(run, names, opaque, memory, repeats, merged, held)):
+        for found in map(row, executions(run, stand_ins, memory, repeats)):
             seen.add(found.fx_node)
             yield found
             del found
@@ -68,6 +66,16 @@ def graph_rows(
             return
         problem.add_note(f"of {run.phase} graph {run.index}")
         raise
+
+
+def _stand_ins(stands: Mapping[str, OnnxValue], *, may_be_converted: bool) -> StandIns:
+    """What executions have to know of the values of a model; as we lower it, it holds none in a coarser dtype."""
+    return StandIns(
+        {fx_node: value.name for fx_node, value in stands.items()},
+        opaque=frozenset(fx_node for fx_node, value in stands.items() if value.opaque),
+        merged=frozenset(fx_node for fx_node, value in stands.items() if value.fused),
+        held={n: getattr(torch, value.held_in) for n, value in stands.items() if value.held_in and may_be_converted},
+    )
 
 
 def _is_of_torch(problem: Exception) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import torch
 
@@ -22,6 +21,7 @@ from dort_compare.trace.parts import Parts
 from dort_compare.trace.passages import are_same_elements
 from dort_compare.trace.replay import Replay
 from dort_compare.trace.replays import Replays
+from dort_compare.trace.stand_ins import StandIns
 
 MEMORY = 32
 """MiB of torch's values in one window: each is held five times while they are compared."""
@@ -70,22 +70,12 @@ class _Window:
         self.nbytes += _nbytes(step)
 
 
-def executions(
-    run: GraphRun,
-    stands_for: Mapping[str, str],
-    opaque: frozenset[str],
-    memory: int = MEMORY,
-    repeats: int = 1,
-    merged: Collection[str] = (),
-    held: Mapping[str, torch.dtype] = MappingProxyType({}),
-) -> Iterator[Executed]:
+def executions(run: GraphRun, stand_ins: StandIns, memory: int = MEMORY, repeats: int = 1) -> Iterator[Executed]:
     """Runs the graph every way and yields its tensors in order, each freed after its last reader.
 
-    ``stands_for`` gives, by FX node, the name of the ONNX value; those of ``opaque`` FX nodes are not torch's numbers,
-    and are fed to no one. ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says
-    how often ONNX Runtime computes on torch's operands. ``merged`` are the FX nodes whose ONNX nodes took the place of
-    other ones; those of a step that reads what no ONNX value stands for may be of several steps as well. ``held``
-    gives, by FX node, the coarser dtypes that a converted model holds values in, in which others read them.
+    ``memory`` bounds the MiB of torch's values that are compared at a time, ``repeats`` says how often ONNX Runtime
+    computes on torch's operands. The ONNX nodes of a step that reads what no ONNX value stands for may be of several
+    steps, as those of ``stand_ins`` are that are merged.
 
     Raises ExecutionError where ONNX Runtime cannot run the model.
     """
@@ -93,14 +83,16 @@ def executions(
     read = {value.name for value in run.onnx_model.graph.input}
     inputs = {name: as_fed(value) for name, value in run.inputs.items() if name in read}
     in_order = (node.name for node in run.graph_module.graph.nodes if node.op == "call_function")
-    plain = {name: stands_for[name] for name in in_order if name in stands_for and name not in opaque}
+    names = stand_ins.names
+    plain = {name: names[name] for name in in_order if name in names and name not in stand_ins.opaque}
     own = OnnxRun(parts, inputs, list(plain.values()))
-    if held:
-        held = {**held, **_coarse_inputs(parts, inputs)}
+    if stand_ins.held:
+        stand_ins = replace(stand_ins, held={**stand_ins.held, **_coarse_inputs(parts, inputs)})
+    held = stand_ins.held
     rounded = {name: as_held(value, held[name]) if name in held else value for name, value in inputs.items()}
     local = LocalRun(parts, rounded, list(dict.fromkeys(plain.values())))
     first: dict[str, str] = {}
-    replays = Replays(run, local, stands_for, opaque, frozenset(merged), held)
+    replays = Replays(run, local, stand_ins)
     for window in _windows(run, memory):
         steps = {step.node.name: step for step in window.steps}
         named = {fx_node: plain[fx_node] for fx_node in steps if fx_node in plain}

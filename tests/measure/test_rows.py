@@ -22,6 +22,7 @@ from dort_compare.measure.verdict import judge
 from dort_compare.provenance import ATEN_TARGET, FX_NODE, Provenance
 from dort_compare.trace import lockstep
 from dort_compare.trace.four_executions import Executed, executions
+from dort_compare.trace.stand_ins import StandIns
 
 Fault = Callable[[ir.Node], None]
 
@@ -296,5 +297,5 @@ def test_an_alias_of_an_alias_is_judged(graphs_of: Any) -> None:
     (graph,) = graphs_of(lambda x: x.exp().tanh().sigmoid(), torch.randn(4))
     run = graph_run(graph)
     stands = dict.fromkeys(("exp", "tanh", "sigmoid"), "exp")
-    found = {e.step.node.name: e.local for e in executions(run, stands, frozenset())}
+    found = {e.step.node.name: e.local for e in executions(run, StandIns(stands))}
     assert {name: len(local) for name, local in found.items()} == dict.fromkeys(stands, 1)

@@ -19,6 +19,7 @@ from dort_compare.trace.graph_run import EngineName
 from dort_compare.trace.local_run import LocalRun
 from dort_compare.trace.onnx_run import OnnxRun
 from dort_compare.trace.parts import Parts
+from dort_compare.trace.stand_ins import StandIns
 
 CPU = [("CPUExecutionProvider", {})]
 
@@ -301,7 +302,7 @@ def test_the_values_are_those_of_the_whole_model(graphs_of: Any, memory: int, au
         stands = {fx_node: value.name for fx_node, value in values_of_fx_nodes(run.onnx_model).items()}
         whole = dict(onnx_values(run.onnx_model, run.inputs, run.providers))
         seen = 0
-        for executed in executions(run, stands, frozenset(), memory):
+        for executed in executions(run, StandIns(stands), memory):
             name = stands.get(executed.step.node.name)
             if name is not None:
                 assert executed.own is not None
