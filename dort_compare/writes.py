@@ -26,7 +26,7 @@ def times_written(value: Any) -> int | None:
     return None if value.is_inference() else value._version
 
 
-class Unwritten(Generic[_Value]):
+class Taken(Generic[_Value]):
     """A tensor that somebody else owns, or a number, and how often its memory had been written when it was taken."""
 
     def __init__(self, value: _Value) -> None:
@@ -39,7 +39,7 @@ class Unwritten(Generic[_Value]):
         return self.version is not None
 
     @property
-    def is_still(self) -> bool:
+    def is_unwritten(self) -> bool:
         """Whether no write has been counted since."""
         return times_written(self.value) == self.version
 

@@ -18,7 +18,7 @@ from dort_compare.runtime import Program
 from dort_compare.runtime.program import Argument
 from dort_compare.scalars import as_tensor
 from dort_compare.signature import Signature
-from dort_compare.writes import Unwritten, count_fused_steps, may_be_statistics
+from dort_compare.writes import Taken, count_fused_steps, may_be_statistics
 
 
 class Run:
@@ -40,11 +40,11 @@ class Run:
     ) -> None:
         count_fused_steps()
         self.number = number
-        self._sources: dict[str, Unwritten[Argument]] = {}
-        self._taken: dict[str, Unwritten[Argument]] = {}
+        self._sources: dict[str, Taken[Argument]] = {}
+        self._taken: dict[str, Taken[Argument]] = {}
         for graph_input, argument in zip(signature.inputs, arguments, strict=True):
             if phase == "backward" and not graph_input.name.startswith("primals"):
-                self._taken[graph_input.name] = Unwritten(argument)
+                self._taken[graph_input.name] = Taken(argument)
             else:
                 self._taken[graph_input.name] = self._copied(graph_input.name, argument, previous)
 
@@ -55,7 +55,7 @@ class Run:
         Raises StaleRecordError where one that is kept by reference has been written in place since.
         """
         for name, taken in self._taken.items():
-            if not taken.is_still:
+            if not taken.is_unwritten:
                 raise StaleRecordError(
                     f"graph input {name} was changed in place after this run was recorded; read it before that"
                 )
@@ -66,27 +66,27 @@ class Run:
         """By the names of inputs that were copied, what the caller gave: its own parameters and arguments."""
         return {name: source.value for name, source in self._sources.items()}
 
-    def _copied(self, name: str, argument: Argument, previous: Run | None) -> Unwritten[Argument]:
+    def _copied(self, name: str, argument: Argument, previous: Run | None) -> Taken[Argument]:
         """A copy of the argument; the previous run's, where the argument is the same and has not been written since."""
-        self._sources[name] = Unwritten(argument)
+        self._sources[name] = Taken(argument)
         before = previous._sources.get(name) if previous else None
         is_counted = not isinstance(argument, torch.Tensor) or not may_be_statistics(argument)
-        is_same = before is not None and before.value is argument and before.is_counted and before.is_still
+        is_same = before is not None and before.value is argument and before.is_counted and before.is_unwritten
         if previous and is_same and is_counted:
             return previous._taken[name]
         copy = argument.detach().clone() if isinstance(argument, torch.Tensor) else argument
-        return Unwritten(copy)
+        return Taken(copy)
 
 
 class Results:
     """What one run computed, by the names of the ONNX model's outputs, kept by reference."""
 
     def __init__(self, computed: Mapping[str, torch.Tensor]) -> None:
-        self._kept = {name: Unwritten(value) for name, value in computed.items()}
+        self._kept = {name: Taken(value) for name, value in computed.items()}
 
     def values(self) -> dict[str, torch.Tensor] | None:
         """The tensors; None where one may have been written in place since, as far as torch has seen it."""
-        if not all(kept.is_counted and kept.is_still for kept in self._kept.values()):
+        if not all(kept.is_counted and kept.is_unwritten for kept in self._kept.values()):
             return None
         return {name: as_tensor(kept.value) for name, kept in self._kept.items()}
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dort_compare.trace.module_calls import ModuleCall, ModuleCalls, Place, leaves, on_gradient
-from dort_compare.writes import Unwritten
+from dort_compare.writes import Taken
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def module_values(model: nn.Module, see: Callable[[Place, torch.Tensor], None]) 
         yield calls
 
 
-class EagerValue(Unwritten[torch.Tensor]):
+class EagerValue(Taken[torch.Tensor]):
     """What a module has, for as long as it is not written; a copy of a tensor of inference mode, of which torch does
     not count the writes."""
 
@@ -50,4 +50,4 @@ class EagerValue(Unwritten[torch.Tensor]):
 
     @property
     def tensor(self) -> torch.Tensor | None:
-        return self.value if self.is_still else None
+        return self.value if self.is_unwritten else None
