@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 
 from dort_compare.errors import UsageError
-from dort_compare.runtime.providers import ERRORS_ONLY
+from dort_compare.runtime.providers import CPU, ERRORS_ONLY
 
 OLDEST_OPSET = 18
 
@@ -38,7 +38,7 @@ def checked_opset(opset: int | None, newest: int) -> int:
 
 
 def _accepts(opset: int) -> bool:
-    return loads(smallest_model(opset), ["CPUExecutionProvider"])
+    return loads(smallest_model(opset), [CPU])
 
 
 def smallest_model(opset: int = OLDEST_OPSET) -> bytes:

@@ -15,7 +15,8 @@ from dort_compare.errors import RuntimeUnavailableError, UsageError, nearest
 ProviderSpec = str | tuple[str, Mapping[str, Any]]
 Provider = tuple[str, dict[str, Any]]
 
-_SHORT = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_SHORT = {"cpu": CPU, "cuda": CUDA}
 ERRORS_ONLY = 3
 """The severity of what sessions print, unless another is asked for; 4 is what ends the process."""
 _CUDA_GRAPH = "enable_cuda_graph"
@@ -51,10 +52,10 @@ class SessionSettings:
             return [_resolve(spec) for spec in self.providers]
         cuda = next((device for device in devices if device.type == "cuda"), None)
         if cuda is None:
-            return [(_SHORT["cpu"], {})]
+            return [(CPU, {})]
         # ONNX Runtime (1.31) warns on stderr whenever it is told a device
         where = {"device_id": str(cuda.index)} if cuda.index else {}
-        return [_resolve(("cuda", where)), (_SHORT["cpu"], {})]
+        return [_resolve(("cuda", where)), (CPU, {})]
 
     @property
     def share_memory(self) -> bool:
@@ -169,7 +170,7 @@ def _resolve(spec: ProviderSpec) -> Provider:
         case _:
             raise UsageError(f"provider {spec!r} is neither a name nor a pair of a name and a dict of options")
     name = _SHORT.get(name, name)
-    if name == _SHORT["cuda"]:
+    if name == CUDA:
         if str(options.get(_CUDA_GRAPH, 0)).lower() in ("1", "true"):
             raise UsageError(
                 f"{_CUDA_GRAPH} would have all calls read and write the first one's memory; leave it out, and give the "
@@ -192,6 +193,6 @@ def with_cpu(provider: str) -> list[str]:
 def _prepare_cuda() -> None:
     if not torch.cuda.is_available():
         raise RuntimeUnavailableError("no CUDA device: torch.cuda.is_available() is False; use the cpu provider")
-    if _SHORT["cuda"] not in ort.get_available_providers():
+    if CUDA not in ort.get_available_providers():
         raise RuntimeUnavailableError("this ONNX Runtime has no CUDA provider; pip install onnxruntime-gpu")
     ort.preload_dlls()

@@ -20,11 +20,10 @@ from dort_compare.runtime import torch_memory
 from dort_compare.runtime.binding import Binding, dense_parts
 from dort_compare.runtime.constants import apart, with_constants
 from dort_compare.runtime.harmful_optimizers import harmful_for
-from dort_compare.runtime.providers import ERRORS_ONLY, Provider, SessionSettings, names_optimizers
+from dort_compare.runtime.providers import CUDA, ERRORS_ONLY, Provider, SessionSettings, names_optimizers
 from dort_compare.runtime.refused_options import refused_option
 from dort_compare.runtime.refused_tensors import refuse_tangents, without_memory
 
-_CUDA = "CUDAExecutionProvider"
 _STREAM, _DEFAULT_STREAM = "user_compute_stream", "1"
 _TF32 = "use_tf32"
 _ARENA = "arena_extend_strategy"
@@ -167,7 +166,7 @@ def make_session(
     if missing:
         raise RuntimeUnavailableError(f"{', '.join(missing)} does not work on this machine; choose another provider")
     read = frozenset(read_by(model.graph.node).union(value.name for value in model.graph.output))
-    on_cpu = _read_on_cpu(session) & read if any(name == _CUDA for name, _ in chosen) else frozenset()
+    on_cpu = _read_on_cpu(session) & read if any(name == CUDA for name, _ in chosen) else frozenset()
     if stream is not None:
         # what still runs gives memory back to the session, from a thread that may not end one
         weakref.finalize(session, stream.synchronize)
@@ -199,7 +198,7 @@ def _as_torch_computes(
     chosen, stream = [], None
     for name, given in providers:
         options = dict(given)
-        if name == _CUDA:
+        if name == CUDA:
             is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
             options = {_TF32: str(int(is_rounded)), **options}
             device, is_lent = int(options.get("device_id", 0)), False

@@ -11,6 +11,8 @@ from typing import Any
 import onnxruntime as ort
 import torch
 
+from dort_compare.runtime.providers import CUDA
+
 _Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
 _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _FREE = "aoti_torch_cuda_caching_allocator_raw_delete"
@@ -37,7 +39,7 @@ def _lent(device: int) -> tuple[object, ...]:
     memory = ort.OrtMemoryInfo("Cuda", ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR, device, ort.OrtMemType.DEFAULT)
     given = {"gpu_external_alloc": alloc, "gpu_external_free": free}
     try:
-        ort.create_and_register_allocator_v2("CUDAExecutionProvider", memory, given, ort.OrtArenaCfg({}))
+        ort.create_and_register_allocator_v2(CUDA, memory, given, ort.OrtArenaCfg({}))
     except RuntimeError:
         return ()
     return functions
