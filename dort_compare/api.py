@@ -68,7 +68,7 @@ def compare(
             the same reference.
         options: everything else (``exporter``, ``target_opset``, ...) goes to DebugBackend. Of a graph that runs more
             than once, as in a loop around a graph break, the first ``max_runs`` are compared, by default 8; the rows
-            are those of the first of them in which a value departs by itself.
+            are those of the first of them in which a value departs by itself, or else inherits.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.
     """

@@ -158,8 +158,7 @@ class _Stages:
         return recorded
 
     def _dump_later(self, recorded: Sequence[Recorded], later: Mapping[int, int]) -> None:
-        """Lets the dump hold the later run of a graph, by number, in which a value departs that is right in the
-        first."""
+        """Lets the dump hold the later run of a graph, by number, that its values are of."""
         for each in recorded:
             if number := later.get(each.graph.index):
                 run = each.runs[number - 1]

@@ -18,7 +18,7 @@ from dort_compare.measure.half.precision import Precision, PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, optimized_rows
 from dort_compare.measure.pictures import Pictures
-from dort_compare.measure.rows import Row
+from dort_compare.measure.rows import SEVERITY, Row
 from dort_compare.report.progress import SCATTER, Waiting
 from dort_compare.trace import GraphRun
 
@@ -38,7 +38,8 @@ class Recorded:
 class Values:
     """What was found of the values of all graphs, in order of execution.
 
-    Those of a graph are of its first run in which a value departs by itself, or of the first of all.
+    Those of a graph are of its first run in which a value departs by itself, or else of the first in which one inherits
+    a departure, or of the first of all.
     """
 
     rows: tuple[Row, ...] = ()
@@ -71,9 +72,14 @@ class _RunValues:
     observed: Sequence[Observed] = ()
 
     @property
+    def severity(self) -> int:
+        """The worst status of a value, as ``SEVERITY`` ranks it."""
+        return max((SEVERITY.get(row.status, 0) for row in (*self.rows, *self.optimized.rows)), default=0)
+
+    @property
     def departs(self) -> bool:
         """Whether a value departs by itself."""
-        return any(row.status == "diverges" for row in (*self.rows, *self.optimized.rows))
+        return self.severity == SEVERITY["diverges"]
 
 
 class Examination:
@@ -96,7 +102,7 @@ class Examination:
         for each in recorded:
             is_behind = any(found.departs for _, found in shown)
             examined = partial(self._examined, each.graph, shipped, precision, is_behind=is_behind)
-            found = _first_departing(map(examined, each.runs), observed)
+            found = _worst(map(examined, each.runs), observed)
             shown.append((each.graph.runs[found.run.number - 1].number, found))
         in_order = [found for _, found in sorted(shown, key=itemgetter(0))]
         return Values(
@@ -116,7 +122,7 @@ class Examination:
             rows = [row for row in values.rows if row.graph == each.graph.index]
             observed: list[Observed] = []
             try:
-                found = _first_departing((self._optimized(each.graph, run, rows) for run in each.runs), observed)
+                found = _worst((self._optimized(each.graph, run, rows) for run in each.runs), observed)
             except Exception as problem:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
                 graph, told = each.graph, one_line(problem)
                 _LOG.debug("%s graph %d is not compared optimized: %s", graph.phase, graph.index, told)
@@ -182,12 +188,12 @@ def _named(run: GraphRun) -> str:
     return f"{run.phase} graph" + (f", run {run.number}" if run.number > 1 else "")
 
 
-def _first_departing(runs: Iterator[_RunValues], observed: list[Observed]) -> _RunValues:
-    """Of the runs of a graph, one at least, the first in which a value departs by itself, or the first of all; what was
-    ``observed`` of it and of those before is added to that."""
-    first = found = next(runs)
-    observed += found.observed
-    while not found.departs and (later := next(runs, None)):
-        found = later
-        observed += found.observed
-    return found if found.departs else first
+def _worst(runs: Iterator[_RunValues], observed: list[Observed]) -> _RunValues:
+    """Of the runs of a graph, one at least, the first of those with the worst status; none is measured behind one in
+    which a value departs by itself. What was ``observed`` of those measured is added to that."""
+    worst = next(runs)
+    observed += worst.observed
+    while not worst.departs and (later := next(runs, None)):
+        observed += later.observed
+        worst = max(worst, later, key=lambda found: found.severity)
+    return worst

@@ -175,6 +175,38 @@ def test_a_result_that_departs_in_a_run_that_is_not_compared_says_so(monkeypatch
     assert (cause.target, cause.run) == ("aten.tanh.default", 4)
 
 
+class Levelled(nn.Module):
+    """Of the result of round 3 nothing is left but what its exponential has been rounded by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = nn.Parameter(torch.tensor(2.0).exp())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x + 1, x.exp() - self.level
+
+
+class Levelling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Levelled()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(ROUNDS):
+            x, y = self.cell(x)
+            torch._dynamo.graph_break()
+        return y
+
+
+def test_where_none_departs_the_run_is_shown_in_which_a_value_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = registry.registered()[aten.exp.default]
+    monkeypatch.setitem(registry._TABLE, aten.exp.default, lambda op, x: op.Mul(right(op, x), 1 + 2.0**-21))
+    report = compare(Levelling(), (torch.zeros(2, 3),))
+    assert report.verdict == "agree", str(report)
+    assert {row.run for row in report.rows} == {3}
+    assert [row.target for row in report.rows if row.status == "inherits"] == ["aten.sub.Tensor"]
+
+
 class Scaled(nn.Module):
     """A small factor beside a product, which an optimizer of ONNX Runtime moves behind it: there 1e39 overflows."""
 
