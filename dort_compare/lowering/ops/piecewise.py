@@ -17,6 +17,7 @@ from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
 
 aten = torch.ops.aten
+_SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()
 
 
 @lowering(aten.relu.default)
@@ -161,8 +162,11 @@ def _clamped_to_six(op: Builder, x: ir.Value) -> ir.Value:
 @lowering(aten.hardsigmoid_backward.default)
 @in_float32
 def hardsigmoid_backward(op: Builder, grad: ir.Value, x: ir.Value) -> ir.Value:
-    """hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return op.Where(op.Less(op.Abs(x), 3), op.Div(grad, 6), 0)
+    """hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor
+
+    A sixth of the gradient between -3 and 3; torch has that number in float32, in float64 too.
+    """
+    return op.Where(op.Less(op.Abs(x), 3), op.Mul(grad, _SIXTH), 0)
 
 
 @lowering(aten.hardswish.default)

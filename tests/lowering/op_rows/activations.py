@@ -117,13 +117,7 @@ PIECEWISE = (
     Row(aten.hardtanh.default, (F + "hardtanh", F + "relu6"), with_arguments(elements, (), (-0.3, 2.5)), FLOATS),
     Row(aten.hardtanh_backward.default, (F + "hardtanh",), with_arguments(kinks(-1, 2), (-1, 2), (-0.3, 0.3)), FLOATS),
     Row(aten.hardsigmoid.default, (F + "hardsigmoid",), elements, FLOATS, ROUNDING),
-    Row(
-        aten.hardsigmoid_backward.default,
-        (F + "hardsigmoid",),
-        kinks(-3, 3),
-        (torch.float32, torch.float16, torch.bfloat16),  # in float64 torch takes 1/6 in float32
-        ROUNDING,
-    ),
+    Row(aten.hardsigmoid_backward.default, (F + "hardsigmoid",), kinks(-3, 3), FLOATS, ROUNDING),
     Row(aten.hardswish.default, (F + "hardswish",), within(-4, 4), FLOATS, ROUNDING),
     Row(aten.hardswish_backward.default, (F + "hardswish",), kinks(-3, 3), FLOATS, ROUNDING),
     Row(aten.softshrink.default, (F + "softshrink",), with_arguments(elements, (), (0.3,), (0,)), FLOATS),
