@@ -267,3 +267,13 @@ def test_nothing_is_divided_by_a_number_that_is_zero(name: str) -> None:
     assert torch.equal(on_onnx_runtime(target, x, 0), target(x, 0))
     tensor = aten.floor_divide.default if name == "floor_divide" else getattr(aten, name).Tensor
     assert torch.equal(on_onnx_runtime(tensor, x, torch.tensor([0])), tensor(x, torch.tensor([0])))
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_the_gradient_of_elu_is_nan_at_nan(is_result: bool) -> None:
+    """As in whole vectors, of 64 elements; behind the last one torch passes the incoming gradient on."""
+    x = torch.linspace(-2, 2, 64).where(torch.arange(64) != 5, torch.nan)
+    args = (torch.full((64,), 3.0), 0.7, 1.1, 0.9, is_result, x)
+    expected = aten.elu_backward.default(*args)
+    assert expected.isnan().sum() == 1
+    torch.testing.assert_close(on_onnx_runtime(aten.elu_backward.default, *args), expected, equal_nan=True)

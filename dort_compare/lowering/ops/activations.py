@@ -125,7 +125,7 @@ def elu_backward(
         slope = scaled(op, op.Add(x, _product(op, dtype, alpha, scale)), input_scale)
     else:
         slope = scaled(op, op.Exp(scaled(op, x, input_scale)), _product(op, dtype, alpha, scale, input_scale))
-    return op.Where(op.LessOrEqual(x, 0), op.Mul(grad, slope), scaled(op, grad, scale))
+    return op.Where(op.Greater(x, 0), scaled(op, grad, scale), op.Mul(grad, slope))
 
 
 def _product(op: Builder, dtype: torch.dtype, *factors: Operand) -> Operand:
