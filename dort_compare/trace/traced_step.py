@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
+from dort_compare.descriptors import is_token
 from dort_compare.fx_graph import returned_by
 from dort_compare.provenance import Phase
 from dort_compare.trace.graph_run import GraphRun
@@ -19,7 +20,7 @@ class TracedStep:
 
     AOTAutograd gives a forward graph the model's outputs first and then what it saves, hands the latter to the backward
     graph under the same names, beside the tangents, and lets that one return a gradient, or None, for each input of the
-    forward graph.
+    forward graph but for the tokens that come first.
     """
 
     forward: fx.Graph
@@ -43,7 +44,8 @@ class TracedStep:
         """The nodes that the backward graph returns, by the names of what they are gradients of."""
         if self.backward is None:
             return {}
-        names = [self.input_names.get(name, name) for name in _placeholders(self.forward)]
+        inputs = [node.name for node in self.forward.find_nodes(op="placeholder") if not is_token(node)]
+        names = [self.input_names.get(name, name) for name in inputs]
         pairs = zip(names, returned_by(self.backward), strict=False)
         return {name: node for name, node in pairs if isinstance(node, fx.Node)}
 

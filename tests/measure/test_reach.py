@@ -77,6 +77,25 @@ def test_gradients_that_nothing_leads_to_are_known() -> None:
     assert Lineage(runs).unreached({runs[0].index: ["exp"]}) == set()
 
 
+class Checked(nn.Module):
+    """Behind one of two branches a factorization, which torch checks: a token is the first input of its graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = nn.Linear(3, 2)
+        self.right = nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        return torch.linalg.inv(self.left(x) + 3 * torch.eye(2)).exp(), self.right(x).tanh()
+
+
+def test_gradients_bear_their_names_behind_a_check_too() -> None:
+    lineage = Lineage(runs_of(Checked()))
+    assert lineage.reached(0, "detach").gradients == ("left.weight", "left.bias")
+    assert lineage.reached(0, "tanh").gradients == ("right.weight", "right.bias")
+    assert lineage.unreached({0: ["tanh"]}) == {"left.weight", "left.bias"}
+
+
 def dropping(*first: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), *first, nn.Dropout(0.5), nn.Linear(4, 3))
 
