@@ -101,11 +101,13 @@ _Memory = tuple[StorageWeakRef, Any, torch.Size, tuple[int, ...], int]
 class Lookout:
     """Runs the graphs of a compiled model by ``run_graph`` and shows to ``see`` what modules may have returned.
 
-    ``calls`` counts the calls of modules, those that Python makes and those that were traced.
+    ``calls`` counts the calls of modules, those that Python makes and those that were traced. ``runs`` are those of
+    each graph, of a backward graph those of its forward graph that it differentiates.
     """
 
     def __init__(self, model: nn.Module, run_graph: RunGraph, see: Callable[[Sighting], None]) -> None:
         self.calls = ModuleCalls(model)
+        self.runs: dict[TracedGraph, list[GraphCall]] = defaultdict(list)
         self._run_graph = run_graph
         self._see = see
         self._roots: dict[TracedGraph, str] = {}
@@ -138,7 +140,9 @@ class Lookout:
 
     def _run_of(self, graph: TracedGraph) -> GraphCall:
         active = self.calls.active[-1].module if self.calls.active else ""
-        return GraphCall(self.calls, self._roots.setdefault(graph, active), active)
+        run = GraphCall(self.calls, self._roots.setdefault(graph, active), active)
+        self.runs[graph].append(run)
+        return run
 
     def _outputs(self, graph: TracedGraph, run: GraphCall) -> _Sighted:
         if graph not in self._traced:
@@ -167,6 +171,7 @@ class Lookout:
         if not self._open[graph.compile_id]:
             return sighted
         run, forward, begun = self._open[graph.compile_id].pop()
+        self.runs[graph].append(run)
         if graph not in self._in_part:
             self._in_part[graph] = regenerated(forward.graph_module.graph, graph.graph_module.graph)
         for traced, call in begun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -105,10 +105,10 @@ class _Stages:
         ran = self._compiled()
         refuse_chance(eager, ran.outcome, subject.precision, subject.run)
         tracing = self._traced(ran.model, modules)
-        recorded = self._recorded(ran)
+        recorded = self._recorded(ran, tracing)
         values = examination.values(recorded, ran.shipped)
         self._dump_later(recorded, values.later_runs)
-        lineage = Lineage([each.runs[0] for each in recorded], has_loss=self._subject.call.loss is not None)
+        lineage = self._lineage(recorded)
         found = self._whole(eager, ran.outcome, others, tracing, values, lineage)
         if not self._effort.optimized:
             suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)
@@ -150,12 +150,20 @@ class _Stages:
         tracing.settle_in_float64(subject.run_in_float64)
         return tracing
 
-    def _recorded(self, ran: _Ran) -> list[Recorded]:
-        """The graphs with their runs, whose inputs the dump comes to know by name."""
-        recorded = ran.recorded(self._subject.given)
+    def _recorded(self, ran: _Ran, tracing: Tracing) -> list[Recorded]:
+        """The graphs with their runs, and in which modules these are; the dump comes to know their inputs by name."""
+        recorded = [
+            Recorded(each.graph, _in_modules(each.runs, tracing.modules(each.graph.traced, each.graph.ran)))
+            for each in ran.recorded(self._subject.given)
+        ]
         for each in recorded:
             self._backend.name_inputs(each.graph.index, each.runs[0].input_names)
         return recorded
+
+    def _lineage(self, recorded: Sequence[Recorded]) -> Lineage:
+        again = [each.graph.index for each in recorded if each.graph.ran > 1]
+        first = [each.runs[0] for each in recorded]
+        return Lineage(first, has_loss=self._subject.call.loss is not None, again=again)
 
     def _dump_later(self, recorded: Sequence[Recorded], later: Mapping[int, int]) -> None:
         """Lets the dump hold the later run of a graph, by number, that its values are of."""
@@ -213,6 +221,11 @@ class _Stages:
             settings={**settings(self._subject.call, self._backend.options, self._dynamic), **asdict(self._effort)},
             environment=environment(),
         )
+
+
+def _in_modules(runs: Sequence[GraphRun], modules: Sequence[Mapping[str, str]]) -> list[GraphRun]:
+    """The runs with their ``modules``, where these are known."""
+    return [replace(run, modules=known) for run, known in zip(runs, modules, strict=False)] if modules else list(runs)
 
 
 def _still(runs: Iterator[GraphRun]) -> Iterator[GraphRun]:

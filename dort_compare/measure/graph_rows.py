@@ -40,7 +40,7 @@ def graph_rows(
     """
     stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
     stand_ins = _stand_ins(stands, may_be_converted=fused is not None)
-    judge = Judge(run.phase, run.index, stand_ins.held, run.number)
+    judge = Judge(run, stand_ins.held)
 
     def row(executed: Executed) -> Row:
         node = executed.step.node

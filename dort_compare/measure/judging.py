@@ -20,7 +20,8 @@ from dort_compare.measure.noise.floor import noise_floor
 from dort_compare.measure.noise.inherited import is_noise
 from dort_compare.measure.noise.local import LocalError, local_error
 from dort_compare.measure.rows import Row, Status
-from dort_compare.provenance import Phase, Provenance, source_code, target_name
+from dort_compare.provenance import Provenance, source_code, target_name
+from dort_compare.trace import GraphRun
 from dort_compare.trace.four_executions import Executed
 from dort_compare.trace.passages import are_same_elements
 
@@ -30,16 +31,12 @@ _COMPLEX = "complex; its real and imaginary parts are compared"
 
 
 class Judge:
-    """Knows of every value of one graph so far how coarsely it was computed and whether it has departed.
+    """Knows of every value of one run of a graph so far how coarsely it was computed and whether it has departed.
 
     ``held`` gives, by FX node, the coarser dtypes that a converted model holds values in.
     """
 
-    def __init__(
-        self, phase: Phase, graph: int, held: Mapping[str, torch.dtype] = MappingProxyType({}), run: int = 1
-    ) -> None:
-        self.phase = phase
-        self.graph = graph
+    def __init__(self, run: GraphRun, held: Mapping[str, torch.dtype] = MappingProxyType({})) -> None:
         self.run = run
         self.held = held
         self.precisions: dict[fx.Node, torch.dtype | None] = {}
@@ -126,15 +123,15 @@ class Judge:
             self.astray.add(node)
 
     def _row(self, node: fx.Node, expected: torch.Tensor, status: Status, **measured: object) -> Row:
-        origin, call = Provenance.of(node, self.phase), shown_call(node)
+        origin, call = Provenance.of(node, self.run.phase), shown_call(node)
         return Row(
-            phase=self.phase,
-            graph=self.graph,
-            run=self.run,
+            phase=self.run.phase,
+            graph=self.run.index,
+            run=self.run.number,
             fx_node=node.name,
             call=call.name,
             target=target_name(call),
-            module=origin.module,
+            module=self.run.module_of(node),
             source=origin.source,
             code=source_code(call),
             operands=tuple(operand.name for operand in _operands(node)),

@@ -19,8 +19,9 @@ from dort_compare.views import history
 class Reach:
     """How many later values depend on a value, and the names of the outputs and gradients that do.
 
-    ``beyond``: what its graph returns of these may be read outside of it, behind a graph break, by another piece of a
-    graph that was cut, or by a loss whose gradients depend on it; what comes of that is not among them.
+    ``beyond``: what its graph returns of these may be read outside of it, behind a graph break, by another run of it,
+    by another piece of a graph that was cut, or by a loss whose gradients depend on it; what comes of that is not among
+    them, nor are gradients of what another graph handed on.
     """
 
     values: int
@@ -34,11 +35,13 @@ class Reach:
 
 class Lineage:
     """Follows values through graphs, and from a forward graph through what it saves into its backward graph; not
-    through a loss of the caller's, if there is one, of what the model returns."""
+    through a loss of the caller's, if there is one, of what the model returns, and not from one run of a graph to the
+    next, of those that run ``again``."""
 
-    def __init__(self, runs: Sequence[GraphRun], *, has_loss: bool = False) -> None:
+    def __init__(self, runs: Sequence[GraphRun], *, has_loss: bool = False, again: Iterable[int] = ()) -> None:
         self._has_loss = has_loss
         self._runs = {run.index: run for run in runs}
+        self._again = {self._runs[index].traced.graph for index in again}
         self._steps = {graph: step for step in traced_steps(runs) for graph in step.graphs}
 
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
@@ -55,11 +58,14 @@ class Lineage:
         if step.backward is not None and graph is step.forward:
             found |= _later(step.backward, step.saved(found))
         outputs, gradients = _among(step.outputs, found), _among(step.gradients, found)
-        return Reach(_computed(found), outputs, gradients, self._is_read_on(step, outputs, gradients))
+        callers = tuple(name for name in gradients if not step.input_names or name in step.input_names.values())
+        return Reach(_computed(found), outputs, callers, self._is_read_on(step, outputs, gradients))
 
     def _is_read_on(self, step: TracedStep, outputs: Collection[str], gradients: Collection[str]) -> bool:
-        """Whether other graphs may read some of these results, or a loss some of the outputs."""
+        """Whether other graphs, or another run of these, may read some of these results, or a loss some of the
+        outputs."""
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
+        has_others = has_others or not self._again.isdisjoint(step.graphs)
         by_loss = self._has_loss and step.backward is not None and bool(outputs)
         return by_loss or (has_others and bool(outputs or gradients))
 

@@ -10,7 +10,7 @@ import onnx
 from torch import fx
 
 from dort_compare.errors import UsageError
-from dort_compare.provenance import Phase
+from dort_compare.provenance import Phase, module_path
 from dort_compare.runtime.program import Argument
 from dort_compare.runtime.providers import Provider
 
@@ -32,6 +32,8 @@ class GraphRun:
     sessions. ``compile_id`` is what a forward graph shares with its backward graph, ``input_names`` holds the caller's
     names of inputs that have one. ``engine`` is what runs the model: ONNX Runtime, or the ONNX reference evaluator.
     ``is_piece`` says whether this is a piece of a graph that was cut, and ``whole`` is that graph, where it is known.
+    ``modules`` are paths of modules by FX node where these are known better than to the nodes themselves: torch traces
+    the code of modules of one class once, and a graph runs in each of them.
     """
 
     phase: Phase
@@ -46,11 +48,16 @@ class GraphRun:
     is_piece: bool = False
     number: int = 1
     whole: fx.GraphModule | None = None
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def traced(self) -> fx.GraphModule:
         """The whole graph, as far as it is known."""
         return self.graph_module if self.whole is None else self.whole
+
+    def module_of(self, node: fx.Node) -> str:
+        """The path of the module that a node belongs to; "" where that is the model itself, or none is known."""
+        return self.modules.get(node.name, module_path(node))
 
     @property
     def calls(self) -> int:

@@ -102,6 +102,39 @@ def test_a_fault_in_a_later_run_of_a_backward_graph_is_named(monkeypatch: pytest
     assert (cause.phase, cause.target, cause.run) == ("backward", "aten.tanh_backward.default", ROUNDS)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_value_reaches_what_other_runs_compute(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, 0.2)
+    (cause,) = compare(Repeated(), (small(),), backward=backward).causes
+    assert cause.reach is not None
+    assert cause.reach.beyond
+    assert cause.reach.gradients == (("cell.scale",) if backward else ())
+
+
+class Layers(nn.Module):
+    """Of each of several modules one graph runs: torch traces their code once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(Doubled()) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+@pytest.mark.parametrize(("limit", "path"), [(0.0, "blocks.0.0"), (0.2, "blocks.1.0"), (0.5, "blocks.2.0")])
+def test_the_module_is_the_one_that_ran(limit: float, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, limit)
+    report = compare(Layers(), (small().requires_grad_(),), backward=True)
+    first = report.first_divergence
+    assert first is not None
+    assert (first.target, first.module) == ("aten.tanh.default", path)
+    assert {row.module for row in report.rows if row.graph == first.graph} == {path}
+
+
 def test_a_dump_holds_the_run_that_departs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, aten.tanh.default, 1.5)
     (cause,) = compare(Repeated(), (small().requires_grad_(),), backward=True, dump=tmp_path).causes

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 import torch
@@ -20,7 +21,7 @@ from dort_compare.measure.judging import Judge
 from dort_compare.measure.rows import Row
 from dort_compare.measure.verdict import judge
 from dort_compare.provenance import ATEN_TARGET, FX_NODE, Provenance
-from dort_compare.trace import lockstep
+from dort_compare.trace import GraphRun, lockstep
 from dort_compare.trace.four_executions import Executed, executions
 from dort_compare.trace.stand_ins import StandIns
 
@@ -215,10 +216,14 @@ def test_what_was_computed_in_float32_says_so(graphs_of: Any) -> None:
 # Candidates that no ONNX model would give.
 
 
+def judge_of(module: fx.GraphModule) -> Judge:
+    return Judge(GraphRun("inference", 0, module, onnx.ModelProto(), {}, ()))
+
+
 def rows_for(change: Callable[[Tensor], Tensor], x: Tensor) -> list[Row]:
     """The rows where ONNX Runtime is made to compute what ``change`` makes of torch's values."""
     module = fx.symbolic_trace(lambda x: (x + 1) * 2)
-    judge = Judge("inference", 0)
+    judge = judge_of(module)
     rows = []
     for step in lockstep(module, [x]):
         name = step.node.name
@@ -266,7 +271,7 @@ def test_a_value_that_changes_from_run_to_run_is_named_even_within_noise() -> No
     (step,) = lockstep(module, [torch.ones(3)])
     stand = OnnxValue("add", Provenance.of(step.node, "inference"), ("Op",), ("add",), None)
     other = torch.nextafter(step.value, torch.tensor(9.0))
-    row = Judge("inference", 0).row(Executed(step, "add", step.value, [step.value, other, step.value]), stand)
+    row = judge_of(module).row(Executed(step, "add", step.value, [step.value, other, step.value]), stand)
     assert row.status == "diverges"
     assert row.reason == "changes from run to run on the same operands: 1 of 2 differ"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import fx, nn
 from dort_compare.align.sightings import Lookout, RunGraph, Sighting
 from dort_compare.align.traced_calls import modules_of
 from dort_compare.backends import DebugBackend
+from dort_compare.backends.recorded_runs import TracedGraph
 from dort_compare.measure.before_onnx.module_matches import Matches
 from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
 from dort_compare.measure.noise.scatter import Sample, Scatter, samples
@@ -65,8 +66,8 @@ class Tracing:
         self._in_eager = eager.calls.begun
         self._matches = Matches(eager.held, precision)
         eager.held.clear()
-        self.reference, calls = self._run(run_watched, self._matches.see)
-        self._in_graphs = calls.begun
+        self.reference, lookout = self._run(run_watched, self._matches.see)
+        self._in_graphs, self._runs = lookout.calls.begun, lookout.runs
         self._matches.forget()
 
     def settle_in_float64(self, run: Callable[[], object]) -> None:
@@ -129,7 +130,15 @@ class Tracing:
         departs = not all(row.ok for row in traced)
         return module_rows(self._matches, self._in_eager, self._in_graphs, departs)
 
-    def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, ModuleCalls]:
+    def modules(self, graph: TracedGraph, ran: int) -> list[Mapping[str, str]]:
+        """For each run of a graph the paths of modules by FX node, where Python is in a module as the graph runs: to
+        torch, which traces the code of many modules of a class once, paths begin there, and no module is named where
+        they do. Nothing where the graph, which ``ran`` so often in ONNX Runtime, did not here."""
+        runs = self._runs.get(graph, [])
+        nodes = graph.graph_module.graph.nodes
+        return [{node.name: run.module_of(node) for node in nodes if run.active} for run in runs if len(runs) == ran]
+
+    def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, Lookout]:
         lookout = Lookout(self._model, run, see)
         with self._backend.executing(lookout.execute), lookout.watching():
-            return self._call(), lookout.calls
+            return self._call(), lookout

@@ -26,4 +26,4 @@ class NodePlace:
     def at(cls, run: GraphRun, node: fx.Node, *further: Any) -> Self:
         """That of a node of a run, with the ``further`` fields of a subclass."""
         at = Provenance.of(node, run.phase)
-        return cls(run.index, run.phase, at.fx_node, at.aten_target, at.module, at.source, *further)
+        return cls(run.index, run.phase, at.fx_node, at.aten_target, run.module_of(node), at.source, *further)
