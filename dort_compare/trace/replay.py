@@ -19,6 +19,10 @@ from dort_compare.trace.float64 import REFUSALS, call_in_float64
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
+aten = torch.ops.aten
+_CAST_FIRST = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.cumsum.default}
+"""Ops that cast what they read to their ``dtype`` before they add it up: integers, too, are rounded terms then."""
+
 
 class Replay:
     """Runs single nodes of a graph on given values.
@@ -51,7 +55,7 @@ class Replay:
     def value(self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None) -> torch.Tensor | None:
         """What torch makes of the operands of ``node``, in their dtypes or in float64; None where one is unknown.
 
-        ``change`` is applied to every floating operand before.
+        ``change`` is applied to every floating operand before, and to one of integers that the op makes floating terms.
         """
         return self._run(_Once(self._values, in_float64, change), lambda once: once.called(node))
 
@@ -161,9 +165,16 @@ class _Once:
         args, kwargs = self.arguments(node)
         if _reads_memory(node):
             args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
+        if self.change and node.target in _CAST_FIRST:
+            args = (self._cast_and_changed(args[0], kwargs.get("dtype")), *args[1:])
         if self.in_float64:
             return call_in_float64(node.target, args, kwargs)
         return reproducible(node.target)(*args, **kwargs)
+
+    def _cast_and_changed(self, value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+        """An operand that an op casts to ``dtype``, changed behind that; a floating one already is."""
+        is_cast = dtype is not None and dtype.is_floating_point and not is_floating_tensor(value)
+        return self.change(value.to(dtype)) if self.change and is_cast else value
 
 
 def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:

@@ -444,6 +444,30 @@ def test_a_sum_of_large_terms_that_cancel_agrees(seed):
     assert {row.status for row in report.rows} <= {"ok", "inherits"}
 
 
+OF_INTEGERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum(dtype=torch.float32),
+    "sum of a row": lambda x: x[None].sum(1, dtype=torch.float32),
+    "mean": lambda x: x.mean(dtype=torch.float32),
+    "mean of a row": lambda x: x[None].mean(1, dtype=torch.float32),
+    "running sum": lambda x: x.cumsum(0, dtype=torch.float32),
+}
+
+
+@every_pair(case=OF_INTEGERS, dtype=[torch.int32, torch.int64])
+def test_a_sum_of_large_integers_that_cancel_in_float32_agrees(case, dtype):
+    """They are rounded to float32 before they are added, as numbers that are floating from the start."""
+    x = torch.tensor([-(2**31), -7, -1, 0, 1, 3, 2**31 - 1, 9], dtype=dtype)
+    report = dort_compare.compare(Of(OF_INTEGERS[case]), (x,))
+    assert {row.status for row in report.rows} <= {"ok", "inherits"}, str(report)
+
+
+def test_a_fault_in_a_sum_of_integers_is_still_seen(monkeypatch):
+    plant(monkeypatch, aten.sum.default, 1.0001)
+    x = torch.arange(1000) - 400
+    report = dort_compare.compare(Of(OF_INTEGERS["sum"]), (x,))
+    assert report.verdict == "diverge"
+
+
 def test_a_fault_in_a_sum_that_cancels_is_still_seen(monkeypatch):
     plant(monkeypatch, aten.sum.dim_IntList, 1.02)
     x = torch.randn(4, 200)
