@@ -17,15 +17,16 @@ from dort_compare.backends.recorded_runs import ComparedGraph, Results
 from dort_compare.comparison.effort import USUAL, Effort
 from dort_compare.comparison.heap import kept_memory
 from dort_compare.comparison.subject import Subject
-from dort_compare.comparison.values import Examination, Recorded, Values
-from dort_compare.comparison.whole import Whole, whole
+from dort_compare.comparison.values import Examination, Recorded
+from dort_compare.comparison.whole import whole
 from dort_compare.compiled import Compiled, graph_runs, run_other
 from dort_compare.dtypes import HALF
 from dort_compare.errors import StaleRecordError, UsageError
 from dort_compare.measure.before_onnx.tracing import EagerModules, Tracing
+from dort_compare.measure.found import Values, Whole
 from dort_compare.measure.half.suggest import suggest_fp32
-from dort_compare.measure.optimized import judge_with_optimized, unexplained
-from dort_compare.measure.outcome import OutcomeRow, outcome_of, refuse_chance
+from dort_compare.measure.optimized_verdict import judge_with_optimized, unexplained
+from dort_compare.measure.outcome import OutcomeRow, refuse_chance
 from dort_compare.measure.reach import Lineage
 from dort_compare.report import Report
 from dort_compare.report.environment import environment, settings
@@ -109,9 +110,12 @@ class _Stages:
         values = examination.values(recorded, ran.shipped)
         self._dump_later(recorded, values.later_runs)
         lineage = self._lineage(recorded)
-        found = self._whole(eager, ran.outcome, others, tracing, values, lineage)
+        ours = subject.held("debug", eager, ran.outcome)
+        traced = subject.held("traced", eager, tracing.reference)
+        asking = _asking(ours, values.causes, lineage)
+        found = whole((*ours, *others), traced, tracing, (*asking, *others), self._waiting)
         if not self._effort.optimized:
-            suspects = unexplained(values.rows, found.outputs, values.observed, found.departure)
+            suspects = unexplained(values, found)
             values = examination.looked_closer(values, [each for each in recorded if each.graph.index in suspects])
         return Comparison(self._report(ran, recorded, values, found, lineage), eager, ran.graphs)
 
@@ -122,7 +126,7 @@ class _Stages:
         for name, other in beside.items():
             self._waiting.stage(f"compiling, and the model compiled by {name}")
             outcome = run_other(name, other, subject.model, subject.call, self._dynamic)
-            rows += outcome_of(name, eager, outcome, subject.exact, subject.precision)
+            rows += subject.held(name, eager, outcome)
         return rows
 
     def _compiled(self) -> _Ran:
@@ -173,36 +177,11 @@ class _Stages:
                 self._backend.dump_inputs(run.index, run.inputs)
                 self._backend.name_inputs(run.index, run.input_names)
 
-    def _whole(
-        self,
-        eager: Outcome,
-        compiled: Outcome,
-        others: Sequence[OutcomeRow],
-        tracing: Tracing,
-        values: Values,
-        lineage: Lineage,
-    ) -> Whole:
-        exact, precision = self._subject.exact, self._subject.precision
-        ours = outcome_of("debug", eager, compiled, exact, precision)
-        traced = outcome_of("traced", eager, tracing.reference, exact, precision)
-        causes = values.causes
-        without = lineage.unreached(causes)
-        asking = [row for row in ours if row.kind == "gradient" and row.name in without] if causes else ours
-        return whole((*ours, *others), traced, tracing, (*asking, *others), self._waiting)
-
     def _report(
         self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole, lineage: Lineage
     ) -> Report:
         runs = [each.runs[0] for each in recorded]
-        verdict, causes = judge_with_optimized(
-            values.rows,
-            found.outputs,
-            lineage,
-            found.departure,
-            values.optimized,
-            values.observed,
-            len(ran.fallbacks),
-        )
+        verdict, causes = judge_with_optimized(values, found, lineage, len(ran.fallbacks))
         self._waiting.stage("what to keep in float32")
         target = self._effort.suggest_fp32
         return Report(
@@ -226,6 +205,16 @@ class _Stages:
 def _in_modules(runs: Sequence[GraphRun], modules: Sequence[Mapping[str, str]]) -> list[GraphRun]:
     """The runs with their ``modules``, where these are known."""
     return [replace(run, modules=known) for run, known in zip(runs, modules, strict=False)] if modules else list(runs)
+
+
+def _asking(
+    outcome: Sequence[OutcomeRow], causes: Mapping[int, Sequence[str]], lineage: Lineage
+) -> Sequence[OutcomeRow]:
+    """The results without a cause yet: where there are ``causes``, the gradients that none of these leads to."""
+    if not causes:
+        return outcome
+    without = lineage.unreached(causes)
+    return [row for row in outcome if row.kind == "gradient" and row.name in without]
 
 
 def _still(runs: Iterator[GraphRun]) -> Iterator[GraphRun]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dort_compare.measure.before_onnx.tracing import EagerModules
-from dort_compare.measure.outcome import precision_of
+from dort_compare.measure.outcome import OutcomeRow, outcome_of, precision_of
 from dort_compare.report.progress import Waiting
 from dort_compare.trace import Outcome, run_module
 from dort_compare.trace.call import Call, given
@@ -57,3 +57,7 @@ class Subject:
     def _exact(self) -> Outcome:
         self._waiting.stage("the model in float64")
         return self.run_in_float64()
+
+    def held(self, backend: str, eager: Outcome, outcome: Outcome) -> tuple[OutcomeRow, ...]:
+        """What a backend computed, held against ``eager``, and against float64 where that decides."""
+        return outcome_of(backend, eager, outcome, self.exact, self.precision)

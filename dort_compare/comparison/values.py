@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 
@@ -13,8 +12,9 @@ from dort_compare.backends import CompiledGraph, DebugBackend
 from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import Effort
 from dort_compare.errors import one_line
+from dort_compare.measure.found import Values
 from dort_compare.measure.graph_rows import Watch, graph_rows
-from dort_compare.measure.half.precision import Precision, PrecisionWatch
+from dort_compare.measure.half.precision import PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, optimized_rows
 from dort_compare.measure.pictures import Pictures
@@ -32,34 +32,6 @@ class Recorded:
 
     graph: CompiledGraph
     runs: Sequence[GraphRun]
-
-
-@dataclass(frozen=True)
-class Values:
-    """What was found of the values of all graphs, in order of execution.
-
-    Those of a graph are of its first run in which a value departs by itself, or else of the first in which one inherits
-    a departure, or of the first of all.
-    """
-
-    rows: tuple[Row, ...] = ()
-    optimized: Optimized | None = None
-    observed: tuple[Observed, ...] = ()
-    precision: Precision = field(default_factory=Precision)
-
-    @property
-    def later_runs(self) -> dict[int, int]:
-        """The numbers of the runs that values are of, by graph, where that is not the first."""
-        return {row.graph: row.run for row in self.rows if row.run > 1}
-
-    @property
-    def causes(self) -> dict[int, list[str]]:
-        """The calls that depart by themselves, by graph."""
-        found = defaultdict[int, list[str]](list)
-        for row in self.rows:
-            if row.status == "diverges":
-                found[row.graph].append(row.call)
-        return found
 
 
 @dataclass(frozen=True)

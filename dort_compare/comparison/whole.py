@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dort_compare.measure.before_onnx.departure import first_departure
-from dort_compare.measure.before_onnx.modules import ModuleRow
 from dort_compare.measure.before_onnx.tracing import Tracing
-from dort_compare.measure.divergence import Divergence
+from dort_compare.measure.found import Whole
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.outcome_scatters import settled
 from dort_compare.report.progress import SCATTER, Waiting
-
-
-@dataclass(frozen=True)
-class Whole:
-    """What was found of the whole model: its outputs and gradients by every backend, the results of its modules, and
-    the first of these that departs before ONNX."""
-
-    outputs: tuple[OutcomeRow, ...]
-    modules: tuple[ModuleRow, ...]
-    departure: Divergence | None
 
 
 def whole(
