@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import zlib
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,15 +14,14 @@ from dort_compare.dtypes import HALF, in_parts, is_floating_tensor
 from dort_compare.fx_graph import is_pointwise
 from dort_compare.problems import raise_if_short
 from dort_compare.randomness import draws
+from dort_compare.trace.chance import Chance
 from dort_compare.trace.definition import by_definition
+from dort_compare.trace.exact_call import ExactCall, Held
 from dort_compare.trace.float64 import REFUSALS, call_in_float64
-from dort_compare.trace.spacing import spacing
 from dort_compare.trace.ties import called_in_order, is_unsorted, sorted_dim
 from dort_compare.trace.watched import See, Watched
 from dort_compare.views import moves_nothing
 
-_UNIT = 0.75
-"""Of an element, times epsilon: 0.75 to 1.5 of the distance to its neighbour, and so rounded to that."""
 _REORDERED = 8
 """Roundings that sums in another order may differ by, where they are added up in the dtype of the result."""
 _DIGIT = 0.1
@@ -35,8 +33,6 @@ _NORMS = {
     torch.ops.aten.native_group_norm.default,
     torch.ops.aten.native_layer_norm.default,
 }
-_Held = torch.Tensor | None
-"""Which elements of a result its dtype holds as they are; None of what never moves."""
 _SHARES = (1.0, 1 / 16)
 """How many of the results move, from sample to sample: few roundings, like those of other kernels, stay near what was
 computed and so near its thresholds, many show how far errors grow."""
@@ -64,49 +60,25 @@ def shaken(seed: int, roundings: float = 1.0) -> functools.partial[Any]:
     ``roundings`` is how many times its size every rounding is, but of those to half precision, large as they are.
     """
     share = _SHARES[seed % len(_SHARES)]
-    results, before = (_Chance(each, share, roundings) for each in (2 * seed, 2 * seed + 1))
+    results, before = (Chance(each, share, roundings) for each in (2 * seed, 2 * seed + 1))
     return functools.partial(_run, results, before)
 
 
-@dataclass(frozen=True)
-class _Chance:
-    """Draws by how many roundings a value moves."""
-
-    seed: int
-    share: float
-    roundings: float
-    generator: torch.Generator = field(default_factory=torch.Generator)
-
-    def begin(self, call: int) -> None:
-        """Draws for one call from here on, known by a number."""
-        self.generator.manual_seed(hash((self.seed, call)))
-
-    def steps(self, like: torch.Tensor, width: int) -> torch.Tensor:
-        """How far each element moves, up or down, in roundings: up to ``width`` of the size that ours have where chance
-        picks it, else not at all."""
-        is_half = like.dtype in HALF
-        wide = torch.float32 if is_half else torch.float64
-        chance = torch.rand(like.shape, generator=self.generator, dtype=wide, device="cpu").to(like.device)
-        towards = chance * (2 / self.share) - 1
-        steps = towards.sign() * (towards.abs() * width).ceil() * (1.0 if is_half else self.roundings)
-        return torch.where(chance < self.share, steps, 0.0)
-
-
-def _run(results: _Chance, before: _Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
+def _run(results: Chance, before: Chance, graph_module: fx.GraphModule, arguments: list[Any], see: See) -> Any:
     return _Shaken(graph_module, see, results, before).run_on(arguments)
 
 
 class _Shaken(Watched):
     """``results`` of ops move by chance, and what lies ``before`` them: operands, and results within an op."""
 
-    def __init__(self, graph_module: fx.GraphModule, see: See, results: _Chance, before: _Chance) -> None:
+    def __init__(self, graph_module: fx.GraphModule, see: See, results: Chance, before: Chance) -> None:
         super().__init__(graph_module, see)
         self.chance, self.chance_before = results, before
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        call = _number(target, (args, kwargs))
+        number = _number(target, (args, kwargs))
         for chance in (self.chance, self.chance_before):
-            chance.begin(call)
+            chance.begin(number)
         dim = sorted_dim(self.node)
         if dim is not None:
             found = called_in_order(self._order(args[0], dim), target, dim, args, kwargs)
@@ -114,18 +86,14 @@ class _Shaken(Watched):
         if not _rounds(self.node):
             return super().call_function(target, args, kwargs)
         try:
-            exact = call_in_float64(target, args, kwargs)
+            call = ExactCall.of(self.node, target, args, kwargs)
         except REFUSALS as problem:
             raise_if_short(problem)
             return super().call_function(target, args, kwargs)
         width = 1 if is_pointwise(target) else _REORDERED
-        values, form = pytree.tree_flatten(exact)
-        traced = pytree.tree_leaves(self.node.meta["val"])
-        held = _held(target, args, kwargs, values, traced)
         again = self._normalized if target in _NORMS else self._cancelled if width > 1 else self._rounded_inside
-        values = again(target, args, kwargs, values, traced, held)
-        moved = [self._rounded(*each, width) for each in zip(values, traced, held, strict=True)]
-        return pytree.tree_unflatten(moved, form)
+        moved = [self._rounded(*each, width) for each in zip(again(call), call.traced, call.held, strict=True)]
+        return pytree.tree_unflatten(moved, call.form)
 
     def _order(self, x: torch.Tensor, dim: int) -> torch.Tensor:
         """One by chance, in which the elements along a dimension are met."""
@@ -138,72 +106,60 @@ class _Shaken(Watched):
         places = torch.rand(like.shape, generator=self.chance.generator, device="cpu").to(like.device)
         return tuple(each.gather(dim, places.argsort(dim)) if each.ndim else each for each in found)
 
-    def _cancelled(
-        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
-    ) -> list[Any]:
-        """The ``exact`` results of an op that combines elements, with what the roundings of its operands make of them:
-        of gradients where less than a digit is left, of others also where they have to be rounded. They stay where
-        other pivots are chosen then or none is found, and zeros that are made of integers."""
-        operands = (args, kwargs)
+    def _cancelled(self, call: ExactCall) -> list[Any]:
+        """The results of an op that combines elements, with what the roundings of its operands make of them: of
+        gradients where less than a digit is left, of others also where they have to be rounded. They stay where other
+        pivots are chosen then or none is found, and zeros that are made of integers."""
+        operands = (call.args, call.kwargs)
         try:
-            again = pytree.tree_leaves(call_in_float64(target, *pytree.tree_map(self._jolted, operands)))
+            again = pytree.tree_leaves(call_in_float64(call.target, *pytree.tree_map(self._jolted, operands)))
         except REFUSALS as problem:
             raise_if_short(problem)
-            return exact
-        if target.overloadpacket.__name__.endswith("_backward"):
-            return [*map(_where_cancelled, exact, again)]
-        if any(_chooses(*pair) for pair in zip(exact, again, strict=True)):
-            return exact
-        of_integers = all(_is_integer(operand) for operand in pytree.tree_leaves(operands))
-        return [_where_inexact(*each, of_integers) for each in zip(exact, again, traced, held, strict=True)]
+            return call.results
+        if call.target.overloadpacket.__name__.endswith("_backward"):
+            return [*map(_where_cancelled, call.results, again)]
+        if any(_chooses(*pair) for pair in zip(call.results, again, strict=True)):
+            return call.results
+        return call.where_inexact(again, of_integers=all(map(_is_integer, pytree.tree_leaves(operands))))
 
-    def _normalized(
-        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
-    ) -> list[Any]:
-        """The ``exact`` results of a normalization, with what its operands' roundings make of them, and those of the
-        mean and the variance, which move all that is normalized by them alike."""
-        call = target, args, kwargs, exact, traced, held
-        both = zip(self._cancelled(*call), self._rounded_inside(*call), exact, strict=True)
+    def _normalized(self, call: ExactCall) -> list[Any]:
+        """The results of a normalization, with what its operands' roundings make of them, and those of the mean and
+        the variance, which move all that is normalized by them alike."""
+        both = zip(self._cancelled(call), self._rounded_inside(call), call.results, strict=True)
         return [torch.where(x.isfinite(), a + (b - x), a) if is_floating_tensor(x) else x for a, b, x in both]
 
-    def _rounded_inside(
-        self, target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any], held: list[_Held]
-    ) -> list[Any]:
-        """The ``exact`` results of an op that works element by element, with what the roundings of all that its
-        definition goes through make of them."""
+    def _rounded_inside(self, call: ExactCall) -> list[Any]:
+        """The results of an op that works element by element, with what the roundings of all that its definition goes
+        through make of them."""
         try:
-            inside = self._in_float64 if torch.float64 in map(_dtype, traced) else self._in_float32
-            again = by_definition(target, args, kwargs, inside)
+            inside = self._in_float64 if call.is_float64 else self._in_float32
+            again = by_definition(call.target, call.args, call.kwargs, inside)
         except REFUSALS as problem:
             raise_if_short(problem)
-            return exact
-        if again is None:
-            return exact
-        found = zip(exact, pytree.tree_leaves(again), traced, held, strict=True)
-        return [_where_inexact(*each, of_integers=True) for each in found]
+            return call.results
+        return call.results if again is None else call.where_inexact(pytree.tree_leaves(again), of_integers=True)
 
     def _in_float32(self, exact: torch.Tensor) -> torch.Tensor:
         """A result within an op, rounded and moved as one of an op, in float64."""
-        return _moved(exact, torch.float32, exact == exact.float(), 1, self.chance_before).double()
+        return self.chance_before.moved(exact, torch.float32, exact == exact.float(), 1).double()
 
     def _in_float64(self, exact: torch.Tensor) -> torch.Tensor:
         """A result within an op that computes in float64, moved by one rounding to that."""
-        return _stepped(exact, self.chance_before.steps(exact, 1), torch.float64)
+        return self.chance_before.jolted(exact, torch.float64)
 
     def _jolted(self, operand: Any) -> Any:
         """An operand in float64, moved by one rounding to float32, or to float64 if it is in that."""
         if not is_floating_tensor(operand):
             return operand
-        steps = self.chance_before.steps(operand, 1)
-        return _stepped(operand, steps, torch.float64 if operand.dtype == torch.float64 else torch.float32)
+        return self.chance_before.jolted(operand, operand.dtype if operand.dtype == torch.float64 else torch.float32)
 
-    def _rounded(self, exact: Any, traced: Any, held: _Held, width: int) -> Any:
+    def _rounded(self, exact: Any, traced: Any, held: Held, width: int) -> Any:
         """``exact`` in the dtype that was traced, what that cannot hold moved by up to ``width`` roundings."""
         if held is None:
             return exact
         if traced.dtype != exact.dtype:
             held = exact == exact.to(traced.dtype)  # what was rounded inside is held by now
-        return _moved(exact, traced.dtype, held, 1 if traced.dtype in HALF else width, self.chance)
+        return self.chance.moved(exact, traced.dtype, held, 1 if traced.dtype in HALF else width)
 
 
 def _number(target: Any, operands: Any) -> int:
@@ -219,72 +175,11 @@ def _digest(tensor: torch.Tensor) -> int:
     return hash((zlib.crc32(plain.view(-1).view(torch.uint8).numpy()), *tensor.shape))
 
 
-def _held(target: Any, args: Any, kwargs: Any, exact: list[Any], traced: list[Any]) -> list[_Held]:
-    """Which elements of each of the ``exact`` results the dtype holds that was traced."""
-    dtypes = [*map(_dtype, traced)]
-    coarse = _of_float32(target, args, kwargs) if torch.float64 in dtypes else None
-    return [_held_of(*each) for each in zip(exact, dtypes, coarse or [None] * len(exact), strict=True)]
-
-
-def _held_of(exact: Any, dtype: torch.dtype | None, coarse: Any) -> _Held:
-    """Of one result; ``coarse`` is what float64 makes of operands in float32, None where that is not known."""
-    if dtype is None or not is_floating_tensor(exact):
-        return None
-    if dtype != exact.dtype:
-        return exact == exact.to(dtype)
-    if not is_floating_tensor(coarse) or coarse.shape != exact.shape:
-        return None
-    return (coarse == coarse.float()) | (exact == exact.round())
-
-
-def _of_float32(target: Any, args: Any, kwargs: Any) -> list[Any] | None:
-    """What an op makes in float64 of operands that are rounded to float32; None where it refuses these."""
-    operands = pytree.tree_map_only(torch.Tensor, _to_float32, (args, kwargs))
-    try:
-        return pytree.tree_leaves(call_in_float64(target, *operands))
-    except REFUSALS as problem:
-        raise_if_short(problem)
-        return None
-
-
-def _to_float32(value: torch.Tensor) -> torch.Tensor:
-    return value.float() if value.is_floating_point() else value
-
-
-def _dtype(traced: Any) -> torch.dtype | None:
-    return traced.dtype if is_floating_tensor(traced) else None
-
-
-def _moved(exact: torch.Tensor, dtype: torch.dtype, held: torch.Tensor, width: int, chance: _Chance) -> torch.Tensor:
-    """``exact`` in ``dtype``, but for what that has ``held`` moved by up to ``width`` roundings."""
-    nearest = exact.to(dtype)
-    if held.all():
-        return nearest
-    gap = exact - nearest
-    steps = chance.steps(nearest, width)
-    steps = torch.where((steps != 0) & (nearest == nearest.round()), gap.sign().to(steps.dtype), steps)
-    moved = _stepped(nearest, steps, dtype).to(dtype)
-    return torch.where(held | ~moved.isfinite(), nearest, moved)
-
-
-def _stepped(value: torch.Tensor, steps: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
-    """``value`` in float64, each element moved by so many roundings to ``precision``."""
-    return value.double() + steps * _UNIT * spacing(value, precision)
-
-
 def _where_cancelled(exact: Any, again: Any) -> Any:
     """``again`` where ``exact`` is zero, or roundings of the operands leave less than a digit of it."""
     if not isinstance(exact, torch.Tensor) or not exact.is_floating_point():
         return exact
     return torch.where((exact == 0) | ((again - exact).abs() > _DIGIT * exact.abs()), again, exact)
-
-
-def _where_inexact(exact: Any, again: Any, traced: Any, held: _Held, of_integers: bool) -> Any:
-    """``again`` where ``exact`` has to be rounded or, but for what is made of integers, is zero in float32 or
-    float64."""
-    if held is None:
-        return exact
-    return torch.where(held if of_integers or traced.dtype in HALF else held & (exact != 0), exact, again)
 
 
 def _is_integer(operand: Any) -> bool:
