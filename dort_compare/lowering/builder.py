@@ -46,6 +46,10 @@ class Builder:
         self._provenance: Provenance
         self._metadata: dict[str, str] = {}
 
+    @classmethod
+    def of_new_graph(cls, name: str, opset: int) -> Builder:
+        return cls(ir.Graph([], [], nodes=[], opset_imports={"": opset}, name=name))
+
     @property
     def entered(self) -> tuple[fx.Node, Provenance]:
         """What ``enter`` was last called with."""

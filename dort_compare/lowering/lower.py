@@ -40,18 +40,18 @@ def lower(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Lowe
     """
     signature = Signature.of(graph_module)
     with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode, the constants of a model are real
-        model = Walk(graph_module, phase, target_opset).model(signature)
+        model = Walk(graph_module, phase, Builder.of_new_graph(phase, target_opset)).model(signature)
     return Lowered(model, signature, phase)
 
 
 class Walk:
     """Writes the ONNX nodes of one FX graph, an FX node at a time; ``values`` holds what each one became."""
 
-    def __init__(self, graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> None:
+    def __init__(self, graph_module: fx.GraphModule, phase: Phase, builder: Builder) -> None:
         self.graph_module = graph_module
         self.phase = phase
-        self.graph = ir.Graph([], [], nodes=[], opset_imports={"": target_opset}, name=phase)
-        self.builder = Builder(self.graph)
+        self.builder = builder
+        self.graph = builder.graph
         self.values: dict[fx.Node, Any] = {}
         self.lowerings = registered()
 
@@ -175,11 +175,9 @@ class _InnerWalk(Walk):
     """Writes a graph that an FX node takes, a branch say, as a part of that; its values stand for no FX node."""
 
     def __init__(self, graph_module: fx.GraphModule, around: Walk, operands: Sequence[Any]) -> None:
-        self.graph_module = graph_module
-        self.phase, self.graph, self.builder = around.phase, around.graph, around.builder
-        self.lowerings = around.lowerings
-        self.values = dict(zip(graph_module.graph.find_nodes(op="placeholder"), operands, strict=True))
+        super().__init__(graph_module, around.phase, around.builder)
         self._provenance = self.builder.entered[1]
+        self.values.update(zip(graph_module.graph.find_nodes(op="placeholder"), operands, strict=True))
         for node, value in self.values.items():
             if isinstance(value, ir.Value) and "val" not in value.meta:
                 self.stamp(value, node, node.meta["val"])

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dort_compare.errors import DortError, UnsupportedGraphError, one_line
 from dort_compare.fx_graph import call_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.foreign import foreign_kind
 from dort_compare.lowering.lower import Walk
 from dort_compare.problems import said
@@ -33,14 +34,14 @@ def survey(graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> Sur
     Whatever a lowering raises is a refusal, a fault of its own too: this is for a graph that has been refused already.
     """
     with unset_fake_temporarily():
-        walk = _TolerantWalk(graph_module, phase, target_opset)
+        walk = _TolerantWalk(graph_module, phase, Builder.of_new_graph(phase, target_opset))
         walk.visit_all()
     return Survey(walk.refused, walk.graph)
 
 
 class _TolerantWalk(Walk):
-    def __init__(self, graph_module: fx.GraphModule, phase: Phase, target_opset: int) -> None:
-        super().__init__(graph_module, phase, target_opset)
+    def __init__(self, graph_module: fx.GraphModule, phase: Phase, builder: Builder) -> None:
+        super().__init__(graph_module, phase, builder)
         self.refused: dict[fx.Node, str] = {}
 
     def visit_all(self) -> None:

@@ -18,7 +18,7 @@ FLOAT, HALF, INT64 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT64
 
 @pytest.fixture
 def op() -> Builder:
-    builder = Builder(ir.Graph([], [], nodes=[], opset_imports={"": 20}, name="graph"))
+    builder = Builder.of_new_graph("graph", 20)
     node = fx.Graph().placeholder("node")
     builder.enter(node, Provenance.of(node, "inference"))
     return builder

@@ -179,7 +179,7 @@ def test_the_stages_reduce_each_dimension_once(shape, data):
     """numpy, given the stages, says what it says of the whole."""
     dims = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1).map(list))
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(shape))
-    stages = _stages(Builder(ir.Graph([], [], nodes=[], opset_imports={"": 23})), x, dims, 0)
+    stages = _stages(Builder.of_new_graph("graph", 23), x, dims, 0)
     if stages is None:
         return
     terms = np.random.default_rng(0).integers(-8, 8, shape).astype(np.float64)
