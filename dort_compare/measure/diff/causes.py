@@ -46,13 +46,13 @@ class Cause:
         }
 
 
-def cause_of(row: ValueRow, first: Side, second: Side, rows: Mapping[str, ValueRow]) -> Cause:
+def cause_of(first: Side, second: Side, row: ValueRow, rows: Mapping[str, ValueRow]) -> Cause:
     """The cause that a value is; ``rows`` are those of the main pairs, by value of the second model."""
     node, mine = first.node(row.pair.first), second.node(row.pair.second)
     paired = {r.pair.first for r in rows.values()}
     steps = tuple(_steps(first, row.pair.first, paired)), tuple(_steps(second, row.pair.second, rows.keys()))
     operands = tuple(_operands(node, mine, rows)) if mine else ()
-    differences = _differences(node, mine, operands, (first, second))
+    differences = _differences(first, second, node, mine, operands)
     reason = "; ".join([_size(row), *differences])
     if row.pair.how == "returned" and row.pair.second in rows:
         held = rows[row.pair.second].pair.first
@@ -99,7 +99,7 @@ def _size(row: ValueRow) -> str:
 
 
 def _differences(
-    node: Node | None, mine: Node | None, operands: Sequence[Operand], sides: tuple[Side, Side]
+    first: Side, second: Side, node: Node | None, mine: Node | None, operands: Sequence[Operand]
 ) -> Iterator[str]:
     """What is not the same about two nodes that stand in one place."""
     if node is None or mine is None:
@@ -107,13 +107,13 @@ def _differences(
     if node.proto.op_type != mine.proto.op_type:
         yield f"{mine.proto.op_type} instead of {node.proto.op_type}"
         return
-    yield from _other_attributes(node, mine, (sides[0].flow, sides[1].flow))
+    yield from _other_attributes(first.flow, second.flow, node, mine)
     for operand in operands:
-        if operand.expected and operand.partner and not _reads_the_same(operand, *sides):
+        if operand.expected and operand.partner and not _reads_the_same(first, second, operand):
             yield f"reads {operand.name!r} (paired with {operand.partner!r}) where the first reads {operand.expected!r}"
 
 
-def _reads_the_same(operand: Operand, first: Side, second: Side) -> bool:
+def _reads_the_same(first: Side, second: Side, operand: Operand) -> bool:
     """Whether the partner is what the first model's node reads, or has its elements and is shown in its shape."""
     if operand.expected == operand.partner:
         return True
@@ -123,13 +123,13 @@ def _reads_the_same(operand: Operand, first: Side, second: Side) -> bool:
     return expected.has_elements_of(partner)
 
 
-def _other_attributes(node: Node, mine: Node, flows: tuple[Dataflow, Dataflow]) -> Iterator[str]:
+def _other_attributes(first: Dataflow, second: Dataflow, node: Node, mine: Node) -> Iterator[str]:
     """The attributes that are not the same, but for those that one of two versions of an operator has as operands."""
-    theirs, ours = attributes_in_full(node, flows[0]), attributes_in_full(mine, flows[1])
-    operands = named_operands(node, flows[0]) | named_operands(mine, flows[1])
+    theirs, ours = attributes_in_full(node, first), attributes_in_full(mine, second)
+    operands = named_operands(node, first) | named_operands(mine, second)
     for name in sorted((theirs.keys() | ours.keys()) - operands):
         one, other = _shown(theirs.get(name)), _shown(ours.get(name))
-        sides = ((theirs, node, flows[0]), (ours, mine, flows[1]))
+        sides = ((theirs, node, first), (ours, mine, second))
         alone = [(each[name], of, flow) for each, of, flow in sides if name in each]
         if one != other and (len(alone) == 2 or not _is_usual(*alone[0])):
             yield f"{name} {other} instead of {one}"

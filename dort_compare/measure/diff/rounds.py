@@ -113,16 +113,16 @@ def _outputs(first: Side, second: Side) -> list[tuple[str, str]]:
     """Outputs by name, then in order among those of one size."""
     ours = [name for name in second.flow.outputs if name in second.sketches]
     theirs = [name for name in first.flow.outputs if name in first.sketches]
-    pairs = [(name, name) for name in theirs if name in ours and _is_like(first, name, second, name)]
+    pairs = [(name, name) for name in theirs if name in ours and _is_like(first, second, name, name)]
     taken = {name for name, _ in pairs}
     ours = [name for name in ours if name not in taken]
     for name in (name for name in theirs if name not in taken):
-        like = [other for other in ours if _is_like(first, name, second, other)]
+        like = [other for other in ours if _is_like(first, second, name, other)]
         if like:
             ours.remove(like[0])
             pairs.append((name, like[0]))
     return pairs
 
 
-def _is_like(first: Side, name: str, second: Side, other: str) -> bool:
-    return first.sketches[name].may_equal(second.sketches[other])
+def _is_like(first: Side, second: Side, one: str, other: str) -> bool:
+    return first.sketches[one].may_equal(second.sketches[other])

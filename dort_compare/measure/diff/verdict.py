@@ -40,7 +40,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     order = _order(second)
     told = [row for row in rows if row.status == "diverges" and not _is_told_by_another(row, by_name)]
     departing = sorted(told, key=lambda row: order.get(row.pair.second, -1))
-    causes = tuple(cause_of(row, first, second, by_name) for row in _once_a_node(departing, first, second))
+    causes = tuple(cause_of(first, second, row, by_name) for row in _once_a_node(first, second, departing))
     paired = frozenset(row.pair.first for row in rows), frozenset(row.pair.second for row in rows)
     unequal = other_numbers(first, second, rows)
     known = {key: why for each in unequal for key, why in each.reasons.items()}
@@ -53,7 +53,7 @@ def findings(first: Side, second: Side, rows: Sequence[ValueRow], taken: Collect
     verdict, reason = _verdict(first, second, rows, causes, next(filter(None, faults), None))
     notes = (*_notes(first), *_notes(second), *returned.notes(first, second, outputs), *told_of(first, second, unequal))
     if not causes:
-        notes += tuple(_accumulated(by_name, second))
+        notes += tuple(_accumulated(second, by_name))
     return Findings((first.flow.title, second.flow.title), verdict, reason, causes, tuple(rows), unpaired, notes)
 
 
@@ -63,7 +63,7 @@ def _is_told_by_another(row: ValueRow, rows: Mapping[str, ValueRow]) -> bool:
     return row.pair.how == "copy" and main is not None and main.status == "diverges"
 
 
-def _once_a_node(rows: Sequence[ValueRow], first: Side, second: Side) -> list[ValueRow]:
+def _once_a_node(first: Side, second: Side, rows: Sequence[ValueRow]) -> list[ValueRow]:
     """Without further results of a node that depart from those of the same node: they are one fault, but for which of
     them are returned, and of a node with bodies, in which several may be made. Of constants each is told."""
     found: dict[tuple[int, ...], ValueRow] = {}
@@ -80,7 +80,7 @@ def _verdict(
 ) -> tuple[Judgement, str]:
     if causes:
         return "diverge", causes[0].reason
-    compared = [row for row in rows if _is_compared(row, first, second)]
+    compared = [row for row in rows if _is_compared(first, second, row)]
     if all(row.status == "random" for row in compared):
         return "diverge", "nothing was compared: no computed value of one model has a partner in the other"
     if not any(row.inherited.numel for row in compared):
@@ -91,13 +91,13 @@ def _verdict(
     return "agree", f"{len(compared)} {'returned' if is_folded else 'computed'} values paired, and none departs"
 
 
-def _is_compared(row: ValueRow, first: Side, second: Side) -> bool:
+def _is_compared(first: Side, second: Side, row: ValueRow) -> bool:
     """Whether a value is computed, or returned where an optimizer has folded what computed it."""
     is_returned = row.pair.second in second.flow.outputs and row.pair.first not in first.flow.inputs
     return is_returned or row.pair.second in second.flow.producer
 
 
-def _accumulated(rows: Mapping[str, ValueRow], second: Side) -> Iterator[str]:
+def _accumulated(second: Side, rows: Mapping[str, ValueRow]) -> Iterator[str]:
     why = "rounding that has accumulated"
     if any(row.status == "random" for row in rows.values()):
         why = f"random numbers that both models draw, or {why}"
