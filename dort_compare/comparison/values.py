@@ -133,7 +133,9 @@ class Examination:
     def _lowered(self, run: GraphRun, watches: Sequence[Watch], *, is_behind: bool) -> list[Row]:
         """The rows of a graph's lowered model, with pictures."""
         pictures = Pictures()
-        rows = graph_rows(run, self._effort.memory, self._effort.repeats, (*watches, pictures.see), is_behind=is_behind)
+        memory, repeats = self._effort.memory, self._effort.repeats
+        watches = (*watches, pictures.see)
+        rows = graph_rows(run, memory=memory, repeats=repeats, watches=watches, is_behind=is_behind)
         return pictures.on(self._waiting.each(f"values of the {_named(run)}", rows, run.calls))
 
     def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> _RunValues:
@@ -145,9 +147,11 @@ class Examination:
         """The values of a graph's optimized model, and what was seen of the program's results beside them."""
         observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*run.inputs.values()))
         self._waiting.stage(f"values of the optimized {_named(run)}")
+        memory, watches = self._effort.memory, (observer.see,)
         options = self._backend.options
         rewrites = bool(options.rewrites)
-        return optimized_rows(run, rows, options.session, self._effort.memory, (observer.see,), rewrites), observer
+        made = optimized_rows(run, rows, options.session, rewrites=rewrites, memory=memory, watches=watches)
+        return made, observer
 
     def _settled(self, observers: Sequence[Observer], run: GraphRun) -> list[Observed]:
         if any(each.unsettled for each in observers):

@@ -24,28 +24,33 @@ Watch = Callable[[Executed, torch.dtype | None, Row], None]
 
 def graph_rows(
     run: GraphRun,
+    *,
+    stands: Mapping[str, OnnxValue] | None = None,
+    may_be_converted: bool = False,
     memory: int = MEMORY,
     repeats: int = 1,
     watches: Sequence[Watch] = (),
-    fused: Mapping[str, OnnxValue] | None = None,
-    *,
     is_behind: bool = False,
 ) -> Iterator[Row]:
     """A row for every value of the graph: torch's kernels and float64 against ONNX Runtime, in order of execution.
 
+    ``stands`` gives, by FX node, the values of a model in which nodes of several FX nodes may have become one; None
+    where the metadata of each say enough. One that ``may_be_converted`` may hold values in coarser dtypes, as these
+    say.
+
     ``memory`` bounds the MiB of torch's values that are compared at a time; with ``repeats`` of more than 1 the ONNX
-    nodes run so often on the same operands, and a value that changes is named. ``fused`` gives, by FX node, the values
-    of a model in which nodes of several FX nodes may have become one. ``is_behind`` says that a graph before departs:
-    what it has handed on may be of a shape that torch does not take, which ends the rows with one that says so.
+    nodes run so often on the same operands, and a value that changes is named. ``is_behind`` says that a graph before
+    departs: what it has handed on may be of a shape that torch does not take, which ends the rows with one that says
+    so.
     """
-    stands = values_of_fx_nodes(run.onnx_model) if fused is None else fused
-    stand_ins = _stand_ins(stands, may_be_converted=fused is not None)
+    values = values_of_fx_nodes(run.onnx_model) if stands is None else stands
+    stand_ins = _stand_ins(values, may_be_converted=may_be_converted)
     judge = Judge(run, stand_ins.held)
 
     def row(executed: Executed) -> Row:
         node = executed.step.node
         try:
-            found = judge.row(executed, stands.get(node.name))
+            found = judge.row(executed, values.get(node.name))
             for watch in watches:
                 watch(executed, judge.precisions[node], found)
         except Exception as problem:

@@ -42,9 +42,10 @@ class Optimized:
 def _rows_under(
     run: GraphRun,
     settings: SessionSettings,
+    *,
+    rewrites: bool = False,
     memory: int,
     watches: Sequence[Watch] = (),
-    rewrites: bool = False,
 ) -> Optimized:
     """The rows of ``run`` with the model that ONNX Runtime, under ``settings``, makes of that of the run.
 
@@ -57,7 +58,7 @@ def _rows_under(
     if rewrites:
         model = ir.to_proto(rewritten(ir.from_proto(model), run.providers))
     aligned = align_optimized(run.onnx_model, optimized_model(model, settings, run.providers))
-    rows = graph_rows(replace(run, onnx_model=aligned.model), memory, 1, watches, aligned.values)
+    rows = graph_rows(replace(run, onnx_model=aligned.model), stands=aligned.values, memory=memory, watches=watches)
     return Optimized(tuple(row for row in rows if row.onnx_value is not None), len(aligned.fused_away))
 
 
@@ -65,19 +66,20 @@ def optimized_rows(
     run: GraphRun,
     lowered: Iterable[Row],
     settings: SessionSettings,
+    *,
+    rewrites: bool,
     memory: int,
     watches: Sequence[Watch],
-    rewrites: bool,
 ) -> Optimized:
     """The rows of the optimized model of ``run``, and those with the optimizers off where one departs that is right
     among the ``lowered``.
 
     ONNX Runtime changes a model for kernels that it lacks even then: a rounding may go that way.
     """
-    found = _rows_under(run, settings, memory, watches, rewrites)
+    found = _rows_under(run, settings, rewrites=rewrites, memory=memory, watches=watches)
     if not astray(lowered, found.rows):
         return found
-    without = _rows_under(run, AS_IT_IS, memory)
+    without = _rows_under(run, AS_IT_IS, memory=memory)
     return replace(found, unoptimized=tuple(row for row in without.rows if row.status == "diverges"))
 
 

@@ -89,8 +89,15 @@ def _rows(run: GraphRun, name: str, effort: Effort, waiting: Waiting, *, is_ours
     while True:
         pictures, contents = Pictures(), Contents(frozenset() if is_ours else named_alike(run.onnx_model))
         stands = None if is_ours else values_by_region(run.graph_module, run.onnx_model)
-        watches = pictures.see, contents.see
-        passing = graph_rows(run, effort.memory, effort.repeats, watches, stands, is_behind=is_behind)
+        passing = graph_rows(
+            run,
+            stands=stands,
+            may_be_converted=not is_ours,
+            memory=effort.memory,
+            repeats=effort.repeats,
+            watches=(pictures.see, contents.see),
+            is_behind=is_behind,
+        )
         found = pictures.on(waiting.each(f"values of {name}", passing, run.calls))
         others = misnamed(run, found, contents)
         if not others:
