@@ -13,8 +13,9 @@ from torch import fx
 
 from dort_compare.backends.building import Building, Built, Reasons, sign
 from dort_compare.cache import Entry, Store
-from dort_compare.cache.key import UnkeyedError, key_of, sizes_of
+from dort_compare.cache.key import key_of
 from dort_compare.cache.store import LARGEST
+from dort_compare.cache.words import UnkeyedError, sizes_of
 from dort_compare.fx_graph import graphs_within
 from dort_compare.lowering.lowered import Lowered
 from dort_compare.lowering.registry import registered

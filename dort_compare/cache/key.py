@@ -1,18 +1,14 @@
 """The keys of entries: digests of everything that a model is made of.
 
-A key stands for the FX graph as the lowering reads it: calls with all their arguments, the dtype, shape, strides and
-device that torch traced for every value, constants by content, nested graphs, names and where each node comes from,
-which the model holds too; for what torch knows of symbolic sizes; and for the software. What cannot be put in words
-that mean the same in every process has no key.
+A key stands for the FX graph as the lowering reads it, for what torch knows of symbolic sizes, and for the software.
+What cannot be put in words that mean the same in every process has no key.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx_ir
@@ -20,55 +16,22 @@ import onnxruntime as ort
 import onnxscript
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
-from torch.types import py_sym_types
 
-from dort_compare import provenance
-from dort_compare.fx_graph import attribute_of
-from dort_compare.provenance import Phase, Provenance
+from dort_compare.cache.words import Words, sizes_of, words_of
+from dort_compare.provenance import Phase
 from dort_compare.signature import Signature
 
-LARGEST_CONSTANTS = 2**26
-"""Bytes of constants in a graph that is kept; the weights of a model are inputs of its graphs."""
 
-_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-_NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-_LIBRARIES = ("operator", "_operator", "builtins", "math", "torch")
-_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
-_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
-_Words = Any
-"""Tuples, to any depth, of plain values: ``repr`` tells any two of them apart."""
-
-
-class UnkeyedError(ValueError):
-    """A graph that has no key, and why."""
-
-
-def key_of(graph_module: fx.GraphModule, signature: Signature, phase: Phase, chosen: _Words) -> str:
+def key_of(graph_module: fx.GraphModule, signature: Signature, phase: Phase, chosen: Words) -> str:
     """64 hex digits for a graph, with its signature, that is compiled as ``chosen``. Raises UnkeyedError."""
     torch_state = str(torch.get_default_dtype())
     computed = tuple(signature.computed)  # it depends on strides of the first sizes
-    graph = _graph(graph_module, phase), sizes_of(graph_module), computed
+    graph = words_of(graph_module, phase), sizes_of(graph_module), computed
     return hashlib.sha256(repr((software(), torch_state, chosen, phase, graph)).encode()).hexdigest()
 
 
-def sizes_of(graph_module: fx.GraphModule) -> _Words:
-    """What torch knows of the symbolic sizes in a graph: their ranges, guards and equalities."""
-    known = {id(each.node.shape_env): each.node.shape_env for each in _symbolic(graph_module)}
-    return tuple(
-        (
-            tuple(sorted((str(symbol), str(span)) for symbol, span in env.var_to_range.items())),
-            tuple(sorted((str(symbol), str(other)) for symbol, other in env.replacements.items())),
-            tuple(sorted({str(guard.expr) for guard in env.guards})),
-            tuple(sorted({str(late.expr) for each in env.deferred_runtime_asserts.values() for late in each})),
-        )
-        for env in known.values()
-        if env is not None
-    )
-
-
 @functools.cache
-def software() -> _Words:
+def software() -> Words:
     """The versions of all that takes part, and a digest of this package's own source."""
     versions = (torch, onnx, onnx_ir, onnxscript, ort)
     source = hashlib.sha256()
@@ -77,95 +40,3 @@ def software() -> _Words:
         source.update(repr((path.relative_to(root).as_posix(), path.read_bytes())).encode())
     builds = (torch.version.git_version, ort.get_build_info())
     return (*(each.__version__ for each in versions), *builds, source.hexdigest())
-
-
-# A graph in words.
-
-
-def _graph(graph_module: fx.GraphModule, phase: Phase) -> _Words:
-    return tuple(_node(node, phase) for node in graph_module.graph.nodes)
-
-
-def _node(node: fx.Node, phase: Phase) -> _Words:
-    try:
-        if node.op == "get_attr":
-            held, traced = _held(node, phase), None
-        else:
-            held, traced = _target(node.target), _words(node.meta.get("val"))
-        origin = tuple(Provenance.of(node, phase).metadata().values())
-        return node.op, node.name, held, _words(node.args), _words(node.kwargs), traced, origin
-    except UnkeyedError as problem:
-        raise UnkeyedError(f"FX node {node.name} ({provenance.target_name(node)}): {problem}") from None
-
-
-def _target(target: Any) -> _Words:
-    if isinstance(target, str):
-        return "name", target
-    if isinstance(target, _OPERATORS):
-        return type(target).__name__, str(target)
-    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "<locals>")
-    if str(module).split(".")[0] not in _LIBRARIES or "<" in name:
-        raise UnkeyedError("a function of unknown source")
-    return "function", module, name
-
-
-def _held(node: fx.Node, phase: Phase) -> _Words:
-    value = attribute_of(node)
-    if isinstance(value, fx.GraphModule):
-        return "graph", _graph(value, phase)
-    if type(value) not in _TENSORS or isinstance(value, FakeTensor):
-        raise UnkeyedError(f"a constant of type {type(value).__name__}")
-    if value.layout is not torch.strided:
-        raise UnkeyedError(f"a {value.layout} constant")
-    if value.nbytes > LARGEST_CONSTANTS:
-        raise UnkeyedError(f"a constant of {value.nbytes >> 20} MiB")
-    return _tensor(value), _content(value)
-
-
-def _content(tensor: torch.Tensor) -> str:
-    with unset_fake_temporarily(), torch.no_grad():
-        try:
-            plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-            return hashlib.sha256(plain.view(torch.uint8).numpy().data).hexdigest()
-        except (RuntimeError, TypeError, NotImplementedError):
-            raise UnkeyedError(f"a constant of {tensor.dtype}") from None
-
-
-def _words(value: Any) -> _Words:
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, (tuple, list)):
-        return ("list", *map(_words, value))
-    if isinstance(value, Mapping):
-        return ("mapping", *((_words(name), _words(each)) for name, each in value.items()))
-    if isinstance(value, slice):
-        return "slice", _words(value.start), _words(value.stop), _words(value.step)
-    return _tensor(value) if isinstance(value, torch.Tensor) else _word(value)
-
-
-def _word(value: Any) -> _Words:
-    if isinstance(value, fx.Node):
-        return "node", value.name
-    if isinstance(value, _NAMED):
-        return "torch", str(value)
-    if isinstance(value, py_sym_types):
-        return type(value).__name__, str(value.node.expr)
-    if isinstance(value, _OPERATORS):
-        return _target(value)
-    raise UnkeyedError(f"an argument of type {type(value).__name__}")
-
-
-def _tensor(tensor: torch.Tensor) -> _Words:
-    if type(tensor) not in _TENSORS:
-        raise UnkeyedError(f"a tensor of type {type(tensor).__name__}")
-    strides = (tensor.stride(), tensor.storage_offset()) if tensor.layout is torch.strided else ()
-    return "tensor", _words((tensor.dtype, tensor.device, tensor.layout, tuple(tensor.shape), strides))
-
-
-def _symbolic(graph_module: fx.GraphModule) -> Iterator[Any]:
-    """The symbolic numbers in what torch traced for the nodes of a graph."""
-    for node in graph_module.graph.nodes:
-        traced = node.meta.get("val")
-        for each in traced if isinstance(traced, (tuple, list)) else (traced,):
-            sizes = (*each.shape, *each.stride()) if type(each) is FakeTensor and each.layout is torch.strided else ()
-            yield from (size for size in (each, *sizes) if isinstance(size, py_sym_types))

@@ -11,7 +11,8 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import dort_compare.cache.key as keys
-from dort_compare.cache.key import UnkeyedError, key_of, sizes_of
+from dort_compare.cache.key import key_of
+from dort_compare.cache.words import LARGEST_CONSTANTS, UnkeyedError, sizes_of
 from dort_compare.signature import Signature
 
 aten = torch.ops.aten
@@ -186,7 +187,7 @@ def an_object(graph):
 
 
 def a_large_constant(graph):
-    graph.owning_module.held = torch.empty(keys.LARGEST_CONSTANTS + 1, dtype=torch.int8)
+    graph.owning_module.held = torch.empty(LARGEST_CONSTANTS + 1, dtype=torch.int8)
     return graph.get_attr("held")
 
 
