@@ -7,15 +7,14 @@ a kernel of ONNX Runtime, in memory of its arena.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from dort_compare.backends.calls import add_call
-from dort_compare.backends.plain_views import base_of
+from dort_compare.backends.views_to_make import views_to_make
 from dort_compare.layouts import inverse, layout_of
 from dort_compare.views import history
 
@@ -34,7 +33,7 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
     named = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.users}
     placeholders = {node: named[node.name] for node in saved if node.name in named}
     instead: dict[fx.Node, fx.Node] = {}
-    for base, views in list(_views_to_make(saved, returned, placeholders)):
+    for base, views in list(views_to_make(saved, returned, placeholders)):
         dense = _in_order_of_memory(base, output)
         instead |= dict.fromkeys(views, dense)
         if dense not in placeholders:
@@ -52,33 +51,6 @@ def save_bases(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_output
     forward.graph.eliminate_dead_code()
     forward.recompile()
     backward.recompile()
-
-
-# Which.
-
-
-def _views_to_make(
-    saved: Sequence[fx.Node], returned: Sequence[Any], read: Collection[fx.Node]
-) -> Iterator[tuple[fx.Node, list[fx.Node]]]:
-    """What is to be saved, with the saved views of it that the backward graph is to make of it: of those that it has
-    ``read`` by their names."""
-    found: dict[fx.Node, list[fx.Node]] = defaultdict(list)
-    others: list[Any] = list(returned)
-    for node in saved:
-        base = base_of(node) if node in read else None
-        (others if base is None else found[base]).append(node)
-    kept_apart = {source for node in others if isinstance(node, fx.Node) for source in history(node)[1]}
-    for base, nodes in found.items():
-        views = [node for node in nodes if not node.meta["val"].is_contiguous()]
-        if base.meta["val"].is_contiguous():
-            is_most = 2 * sum(view.meta["val"].numel() for view in views) >= base.meta["val"].numel()
-            if views and is_most and (base not in saved or base in read):
-                yield base, views
-        elif base.op == "call_function" and base not in kept_apart and layout_of(base.meta["val"]):
-            yield base, nodes
-
-
-# How.
 
 
 def _in_order_of_memory(base: fx.Node, output: fx.Node) -> fx.Node:
