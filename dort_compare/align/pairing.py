@@ -6,9 +6,10 @@ import heapq
 from collections.abc import Iterable, Sequence, Set
 
 from dort_compare.align.content import ContentIndex, tolerance
+from dort_compare.align.numbered import Numbered, Numbers
 from dort_compare.align.pair import How, Pair
 from dort_compare.align.places import Places
-from dort_compare.align.sides import Numbered, Numbers, Side
+from dort_compare.align.sides import Side
 
 
 class Pairing:
@@ -35,28 +36,12 @@ class Pairing:
         self._any_halves = any(self._halves)
         self._claimants: dict[str, str] = {}
         self._inputs, self._outputs = list(inputs), list(outputs)
-        self._number_first()
+        self.first.number_all(name for name, _ in self._inputs)
+        self._bearers = self.first.bearers()
         self._index = ContentIndex(first.sketches, first.values())
         self._order = {name: i for i, name in enumerate(second.values())}
         self._places = Places(self.first, self.second, {b: a for a, b in outputs}, self.found, self._claimants)
         self._pair_all(kept)
-
-    # the first model: every value has a number
-
-    def _number_first(self) -> None:
-        side = self.first.side
-        for name, _ in self._inputs:
-            self.first.of[name] = self._numbers.fresh()
-        for name in side.values():
-            if name in self.first.of:
-                continue
-            sketch = side.sketches[name]
-            is_constant = sketch.is_small_integer or name not in side.flow.producer
-            number = self._numbers.of_constant(sketch) if is_constant else self.first.expression(name)
-            self.first.of[name] = self._numbers.fresh() if number is None else number
-        self._bearers: dict[int, list[str]] = {}
-        for name, number in self.first.of.items():
-            self._bearers.setdefault(number, []).append(name)
 
     # the second model: values in order of execution, then what stands between pairs, until nothing more is found
 
@@ -111,12 +96,12 @@ class Pairing:
             self.second.of[name] = number
         return name in self.found
 
-    def _bearing(self, number: int | None, name: str) -> list[str]:
+    def _bearing(self, number: int | None, name: str) -> Sequence[str]:
         """Values of the first model with a number; for a view that it has not, what is shown."""
         if number is None:
-            return []
-        known = self._bearers.get(number, [])
-        return known or (self._bearers.get(self._numbers.root(number), []) if self.second.is_passage(name) else [])
+            return ()
+        known = self._bearers.get(number, ())
+        return known or (self._bearers.get(self._numbers.root(number), ()) if self.second.is_passage(name) else ())
 
     def _pair(self, first: str, second: str, how: How) -> None:
         self.found[second] = Pair(first, second, how)

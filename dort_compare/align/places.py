@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 
 from dort_compare.align.expressions import COMMUTATIVE, VIEWS, operator_of
+from dort_compare.align.numbered import Numbered
 from dort_compare.align.pair import Pair
-from dort_compare.align.sides import Numbered
 from dort_compare.trace.dataflow import Node
 
 _MANY = 16
