@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence, Set
 
-from dort_compare.align.content import ContentIndex, tolerance
+from dort_compare.align.content import tolerance
+from dort_compare.align.nearness import Nearness
 from dort_compare.align.numbered import Numbered, Numbers
 from dort_compare.align.pair import How, Pair
 from dort_compare.align.places import Places
@@ -32,20 +33,18 @@ class Pairing:
         self.first, self.second = Numbered(first, numbers), Numbered(second, numbers)
         self.found: dict[str, Pair] = {}
         self._numbers, self._refused = numbers, refused
-        self._halves = first.halves(), second.halves()
-        self._any_halves = any(self._halves)
         self._claimants: dict[str, str] = {}
         self._inputs, self._outputs = list(inputs), list(outputs)
         self.first.number_all(name for name, _ in self._inputs)
         self._bearers = self.first.bearers()
-        self._index = ContentIndex(first.sketches, first.values())
+        self._content = Nearness(first, second, refused)
         self._order = {name: i for i, name in enumerate(second.values())}
         self._places = Places(self.first, self.second, {b: a for a, b in outputs}, self.found, self._claimants)
         self._pair_all(kept)
 
-    # the second model: values in order of execution, then what stands between pairs, until nothing more is found
-
     def _pair_all(self, kept: Iterable[Pair]) -> None:
+        """Pairs the second model's values in order of execution, then what stands between pairs, until nothing more is
+        found."""
         side = self.second.side
         for first, second in self._inputs:
             self._pair(first, second, "input")
@@ -59,7 +58,7 @@ class Pairing:
                 if name in side.sketches and name not in self.found:
                     self._resolve(name)
         for pair in list(self.found.values()):
-            if pair.how == "content" and not self._is_near(pair.first, pair.second, exact=True):
+            if pair.how == "content" and not self._content.is_near(pair.first, pair.second, exact=True):
                 self._mend_operands(pair.second)
         self._fill_places()
         for first, second in self._outputs:
@@ -70,7 +69,7 @@ class Pairing:
 
     def _resolve_constant(self, name: str) -> None:
         """Pairs a constant with an equal one: one rounding apart where both are floats of different dtypes."""
-        near, sketches = self._near(name, exact=True), self.first.side.sketches
+        near, sketches = self._content.near(name, exact=True), self.first.side.sketches
         if not near:
             return
         first = self._best([a for a in near if sketches[a].exact == sketches[near[0]].exact], name)
@@ -83,14 +82,14 @@ class Pairing:
         number = self.second.expression(name)
         same = [a for a in self._bearing(number, name) if (a, name) not in self._refused]
         if same:
-            agreeing = [a for a in same if self._is_near(a, name)]
+            agreeing = [a for a in same if self._content.is_near(a, name)]
             own, sketches = self.second.side.sketches[name], self.first.side.sketches
             equal = [a for a in agreeing if sketches[a].is_near(own, tolerance(halved=False, exact=True))]
             self._pair(self._best(equal or agreeing or same, name), name, "dataflow")
-        elif near := self._near(name, exact=True):
+        elif near := self._content.near(name, exact=True):
             telling = self.second.side.sketches[name].is_telling
             self._pair(self._best(near, name), name, "content" if telling else "guess")
-        elif self.second.side.sketches[name].is_telling and (near := self._near(name)):
+        elif self.second.side.sketches[name].is_telling and (near := self._content.near(name)):
             self._pair(self._best(near, name), name, "content")
         elif number is not None and self.second.is_passage(name):
             self.second.of[name] = number
@@ -115,23 +114,9 @@ class Pairing:
         """Whether a pair leaves no room for another: constants and copies of them are shared."""
         return first not in self.first.side.flow.constants and not self._places.is_copy(second)
 
-    # content
-
-    def _is_near(self, first: str, second: str, *, exact: bool = False) -> bool:
-        one, other = self.first.side.sketches[first], self.second.side.sketches[second]
-        halved = first in self._halves[0] or second in self._halves[1]
-        return one.is_near(other, tolerance(halved=halved, exact=exact))
-
-    def _near(self, name: str, *, exact: bool = False) -> list[str]:
-        """Values of the first model with the content of ``name``, the nearest first."""
-        found = self._index.near(self.second.side.sketches[name], tolerance(halved=self._any_halves, exact=exact))
-        return [a for a in found if (a, name) not in self._refused and self._is_near(a, name, exact=exact)]
-
     def _best(self, candidates: Sequence[str], name: str) -> str:
         """The one that most speaks for, the nearest or first where several are alike."""
         return max(candidates, key=lambda a: self._places.likeness(a, name))
-
-    # what stands between paired values
 
     def _fill_places(self) -> None:
         """Pairs what has no partner yet by its place, earliest first, and follows from there."""
@@ -206,8 +191,6 @@ class Pairing:
                 found.update(reader.operands)
         return {name for name in found if name in self._order}
 
-    # the first model's copies of what is paired
-
     def pairs(self) -> list[Pair]:
         """Every pair, those of the second model's values in order, then the first model's values that are copies; what
         lies behind a cast that loses digits is none."""
@@ -220,4 +203,4 @@ class Pairing:
             if name not in taken and content in partner
         ]
         ordered = sorted(self.found.values(), key=lambda pair: self._order[pair.second])
-        return [*ordered, *(pair for pair in copies if self._is_near(pair.first, pair.second))]
+        return [*ordered, *(pair for pair in copies if self._content.is_near(pair.first, pair.second))]
