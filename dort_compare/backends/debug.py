@@ -25,7 +25,6 @@ from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.boxed import Boxed, as_boxed
-from dort_compare.runtime.program import Argument
 
 Storage = dict[str, Any]
 Execute = Callable[[TracedGraph, list[Any]], Any]
@@ -125,10 +124,12 @@ class DebugBackend:
 
         return call
 
-    def dump_inputs(self, graph: int, inputs: Mapping[str, Argument]) -> None:
-        """Lets the dump, if there is one, hold these inputs of the graph of that index, by their names."""
-        if self._dump and graph in self._dumped:
-            self._dump.add_inputs(self._dumped[graph], inputs)
+    def dump_run(self, graph: CompiledGraph, number: int = 1) -> None:
+        """Lets the dump, if there is one, hold the inputs of a recorded run of a graph, of which that is the
+        ``number``."""
+        if self._dump and graph.index in self._dumped:
+            inputs, order = graph.named_inputs(number - 1), graph.runs[number - 1].number
+            self._dump.add_inputs(self._dumped[graph.index], inputs, order, number)
 
     def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
         """Lets the dump, if there is one, know the caller's names of inputs of the graph of that index."""
@@ -151,7 +152,7 @@ class DebugBackend:
             with _RECORDING:
                 is_first = graph.record(taken, next(_RUNS))
                 if is_first:
-                    self.dump_inputs(graph.index, graph.named_inputs())
+                    self.dump_run(graph)
             computed = graph.program.computed(*taken)
             if is_first and self._kept is not None:
                 self._kept[graph.index] = Results(computed)

@@ -174,7 +174,7 @@ class _Stages:
         for each in recorded:
             if number := later.get(each.graph.index):
                 run = each.runs[number - 1]
-                self._backend.dump_inputs(run.index, run.inputs)
+                self._backend.dump_run(each.graph, number)
                 self._backend.name_inputs(run.index, run.input_names)
 
     def _report(

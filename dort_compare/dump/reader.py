@@ -33,9 +33,10 @@ _MADE_BY = "compare(..., dump=FOLDER) writes a dump"
 class DumpedGraph:
     """One graph of a dump: its name ``<prefix>_<n>``, its phase, torch's id of its compilation, its files.
 
-    ``number`` counts the graphs of the dump, ``run`` those that ran, in the order in which they first did (None for one
-    that did not). ``unreadable`` says why a graph cannot be run again. ``input_names`` holds the caller's names of
-    inputs, such as those of parameters. ``is_piece`` says whether it is a piece of a graph that was cut.
+    ``number`` counts the graphs of the dump, ``run`` is larger the later the run was that is recorded of a graph (None
+    for one that did not run), and ``of_graph`` counts the runs of this one, from 1. ``unreadable`` says why a graph
+    cannot be run again. ``input_names`` holds the caller's names of inputs, such as those of parameters. ``is_piece``
+    says whether it is a piece of a graph that was cut.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class DumpedGraph:
     phase: Phase
     compile_id: str | None = None
     run: int | None = None
+    of_graph: int = 1
     unreadable: str | None = None
     has_constants: bool = False
     input_names: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class DumpedGraph:
             raise DumpError(f"{self.file('fx.json')} is damaged: {text}") from e
 
     def inputs(self, graph_module: fx.GraphModule) -> dict[str, torch.Tensor | float]:
-        """What went into the first run, by name, in the order and on the devices of the placeholders of a graph.
+        """What went into the recorded run, by name, in the order and on the devices of the placeholders of a graph.
 
         Raises DumpError where nothing was recorded, or something else than what the graph takes.
         """
@@ -171,13 +173,13 @@ def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> Dumpe
     """Raises KeyError, TypeError, AttributeError or ValueError for an entry that the writer would not have made."""
     names = dict(entry.get("input_names", {}))
     texts = {key: entry[key] for key in ("compile_id", "unreadable") if entry.get(key) is not None}
-    run, is_piece = entry.get("run"), entry.get("is_piece", False)
+    run, of_graph, is_piece = entry.get("run"), entry.get("number", 1), entry.get("is_piece", False)
     if not all(isinstance(text, str) for text in (*texts.values(), *names.values())) or type(run) not in (
         int,
         NoneType,
     ):
         raise TypeError(name)
-    if entry["phase"] not in get_args(Phase) or not isinstance(is_piece, bool):
+    if entry["phase"] not in get_args(Phase) or not isinstance(is_piece, bool) or type(of_graph) is not int:
         raise ValueError(name)
     return DumpedGraph(
         folder,
@@ -185,6 +187,7 @@ def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> Dumpe
         number,
         entry["phase"],
         run=run,
+        of_graph=of_graph,
         has_constants="constants" in entry,
         input_names=names,
         is_piece=is_piece,

@@ -1,7 +1,7 @@
 """Writes a dump: ``manifest.json`` and, of each graph, ``<prefix>_<n>`` with these endings.
 
 ``.onnx`` is the model (large constants stand in ``.onnx.data``), ``.txt`` the FX graph to read, ``.fx.json`` the FX
-graph to run again with ``.constants.safetensors``, and ``.inputs.safetensors`` what went into its first run.
+graph to run again with ``.constants.safetensors``, and ``.inputs.safetensors`` what went into one of its runs.
 """
 
 from __future__ import annotations
@@ -90,11 +90,14 @@ class DumpWriter:
             graphs[name] |= {"is_piece": True} if is_piece else {}
         return name
 
-    def add_inputs(self, name: str, inputs: Mapping[str, torch.Tensor | float]) -> None:
+    def add_inputs(
+        self, name: str, inputs: Mapping[str, torch.Tensor | float], order: int = 0, number: int = 1
+    ) -> None:
         """Writes the inputs of a run of a graph, in the place of those of an earlier one; a number becomes a 0-d int64,
         float64 or bool tensor.
 
-        The manifest counts, as ``run``, the graphs in the order in which they first ran.
+        ``order``, in the manifest ``run``, is larger for runs of any graph that were later; ``number`` counts the runs
+        of this one, from 1.
         """
         file = f"{name}.inputs.safetensors"
         tensors = {key: as_tensor(value) for key, value in inputs.items()}
@@ -104,7 +107,7 @@ class DumpWriter:
                 write_whole(self.folder / file, lambda path: save_tensors(path, tensors), replace=True)
             else:
                 files.add(file, lambda path: save_tensors(path, tensors))
-                entry |= {"inputs": file, "run": sum("run" in other for other in manifest["graphs"].values())}
+            entry |= {"inputs": file, "run": order, "number": number}
 
     def add_input_names(self, name: str, names: Mapping[str, str]) -> None:
         """Writes the caller's names of inputs of a graph, such as those of parameters."""

@@ -97,6 +97,7 @@ def dumped_run(
         compile_id=graph.compile_id,
         input_names=graph.input_names,
         is_piece=graph.is_piece,
+        number=graph.of_graph,
     )
 
 

@@ -139,11 +139,11 @@ def test_a_dump_holds_the_run_that_departs(tmp_path: Path, monkeypatch: pytest.M
     plant(monkeypatch, aten.tanh.default, 1.5)
     (cause,) = compare(Repeated(), (small().requires_grad_(),), backward=True, dump=tmp_path).causes
     (found,) = check(tmp_path).causes
-    assert (found.fx_node, found.graph) == (cause.fx_node, cause.graph)
+    assert (found.fx_node, found.graph, found.run) == (cause.fx_node, cause.graph, cause.run)
     assert found.local == cause.local
 
 
-def test_of_several_faults_the_one_that_ran_first_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_faults_the_one_that_ran_first_is_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -158,9 +158,12 @@ def test_of_several_faults_the_one_that_ran_first_is_first(monkeypatch: pytest.M
 
     plant(monkeypatch, aten.tanh.default, 0.5)  # the graph of which runs first
     plant(monkeypatch, aten.sin.default, 0.25)
-    report = compare(Two(), (small(),))
+    report = compare(Two(), (small(),), dump=tmp_path)
     assert [(cause.target, cause.run) for cause in report.causes] == [("aten.sin.default", 1), ("aten.tanh.default", 2)]
     assert [row.target for row in departing(report)] == [cause.target for cause in report.causes]
+    assert [(cause.target, cause.run) for cause in check(tmp_path).causes] == [
+        (cause.target, cause.run) for cause in report.causes
+    ]
 
 
 @torch.compiler.disable(recursive=False)

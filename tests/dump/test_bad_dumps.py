@@ -157,6 +157,7 @@ def test_fallbacks_that_are_none(dump: Path, refused: Callable[..., str], found:
     "entry",
     [
         {"phase": "sideways"}, {"phase": None}, {"phase": ["forward"]}, {"run": "0"}, {"run": True}, {"run": 1.5},
+        {"number": "1"}, {"number": None},
         {"compile_id": 7}, {"unreadable": "it is not"}, {"unreadable": 1}, {"input_names": 7},
         {"input_names": {"a": 1}}, {"input_names": "abc"}, {"is_piece": 1}, {"constants": None, "phase": 0},
     ],
