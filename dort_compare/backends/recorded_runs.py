@@ -105,17 +105,19 @@ class GraphId:
 
 @dataclass(frozen=True)
 class ComparedGraph(GraphId):
-    """Which graph, how often it ran, and how many of its runs, from the first, were compared."""
+    """Which graph, how often it ran, of how many runs, from the first, the inputs were kept, and how many of these were
+    compared: none from the first on of which an input has been written in place since."""
 
     ran: int = 1
+    recorded: int = 1
     compared: int = 1
 
     @classmethod
     def of(cls, graph: CompiledGraph, compared: int) -> ComparedGraph:
-        return cls(graph.index, graph.phase, graph.compile_id, graph.ran, compared)
+        return cls(graph.index, graph.phase, graph.compile_id, graph.ran, len(graph.runs), compared)
 
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "ran": self.ran, "compared": self.compared}
+        return {**super().to_json(), "ran": self.ran, "recorded": self.recorded, "compared": self.compared}
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,13 @@ def _summary(report: Report) -> Iterator[str]:
             left = (
                 f"{graph.phase} graph {graph.index} ran {graph.ran} times: its first {counted(graph.compared, 'run')}"
             )
-            yield f"{left} {'was' if graph.compared == 1 else 'were'} compared; max_runs={graph.ran} compares all"
+            is_written = graph.compared < graph.recorded
+            why = (
+                "an input of the next was written in place since"
+                if is_written
+                else f"max_runs={graph.ran} compares all"
+            )
+            yield f"{left} {'was' if graph.compared == 1 else 'were'} compared; {why}"
     if report.modules:
         yield before_onnx_text(report.modules)
 

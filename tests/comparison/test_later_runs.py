@@ -196,10 +196,54 @@ def test_runs_that_are_not_compared_are_told() -> None:
         report.text().split()
     )
     assert report.as_json()["graphs"] == [
-        {"graph": 0, "phase": "inference", "compile_id": report.graphs[0].compile_id, "ran": 12, "compared": 8}
+        {
+            "graph": 0,
+            "phase": "inference",
+            "compile_id": report.graphs[0].compile_id,
+            "ran": 12,
+            "recorded": 8,
+            "compared": 8,
+        }
     ]
     one = compare(Repeated(), (small(),), max_runs=1)
     assert "its first 1 run was compared; max_runs=4 compares all" in " ".join(one.text().split())
+
+
+class Doubling(torch.autograd.Function):
+    """Doubles the gradient in place, which the caller's graphs have read."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.mul_(2)
+
+
+@torch.compiler.disable
+def doubled(x: Tensor) -> Tensor:
+    result: Tensor = Doubling.apply(x)
+    return result
+
+
+class Written(Repeated):
+    """What the last run of the backward graph reads, that of the first round, is written after it."""
+
+    def forward(self, x: Tensor, rounds: int = ROUNDS) -> Tensor:
+        for i in range(rounds):
+            torch._dynamo.graph_break()
+            other = x if i else doubled(x)
+            x = self.cell(x) + other
+        return x
+
+
+def test_a_run_of_which_an_input_has_been_written_since_is_told() -> None:
+    report = compare(Written(), (small().requires_grad_(),), backward=True)
+    assert report.verdict == "agree", str(report)
+    assert [(graph.ran, graph.recorded, graph.compared) for graph in report.graphs] == [(4, 4, 4), (4, 4, 3)]
+    text = " ".join(report.text().split())
+    assert "its first 3 runs were compared; an input of the next was written in place since" in text
 
 
 def test_a_result_that_departs_in_a_run_that_is_not_compared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
