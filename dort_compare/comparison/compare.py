@@ -165,9 +165,12 @@ class _Stages:
         return recorded
 
     def _lineage(self, recorded: Sequence[Recorded]) -> Lineage:
-        again = [each.graph.index for each in recorded if each.graph.ran > 1]
-        first = [each.runs[0] for each in recorded]
-        return Lineage(first, has_loss=self._subject.call.loss is not None, again=again)
+        return Lineage(
+            [each.runs[0] for each in recorded],
+            has_loss=self._subject.call.loss is not None,
+            later=[run for each in recorded for run in each.runs[1:]],
+            repeated=[each.graph.index for each in recorded if each.graph.ran > 1],
+        )
 
     def _dump_later(self, recorded: Sequence[Recorded], later: Mapping[int, int]) -> None:
         """Lets the dump hold the later run of a graph, by number, that its values are of."""

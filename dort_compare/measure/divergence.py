@@ -111,7 +111,7 @@ def at_row(row: Row, lineage: Lineage | None) -> Divergence:
         noise_floor=row.noise_floor,
         torch_vs_float64=row.local_torch_vs_float64 if measured else row.torch_vs_float64,
         onnx_vs_float64=row.local_onnx_vs_float64 if measured else row.onnx_vs_float64,
-        reach=lineage.reached(row.graph, row.call) if lineage else None,
+        reach=lineage.reached(row.graph, row.call, run=row.run) if lineage else None,
         graph=row.graph,
         run=row.run,
         operands=lineage.operands(row.graph, row.call) if lineage else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import fx
@@ -35,28 +35,43 @@ class Reach:
 
 class Lineage:
     """Follows values through graphs, and from a forward graph through what it saves into its backward graph; not
-    through a loss of the caller's, if there is one, of what the model returns, and not from one run of a graph to the
-    next, of those that run ``again``."""
+    through a loss of the caller's, if there is one, of what the model returns.
 
-    def __init__(self, runs: Sequence[GraphRun], *, has_loss: bool = False, again: Iterable[int] = ()) -> None:
+    ``runs`` are the first ones of all graphs, ``later`` others of the same; ``repeated`` are the graphs, by index, that
+    ran more than once, of which not all need be known.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[GraphRun],
+        *,
+        has_loss: bool = False,
+        later: Sequence[GraphRun] = (),
+        repeated: Collection[int] = (),
+    ) -> None:
         self._has_loss = has_loss
         self._runs = {run.index: run for run in runs}
-        self._again = {self._runs[index].traced.graph for index in again}
         self._steps = {graph: step for step in traced_steps(runs) for graph in step.graphs}
+        self._repeated = {self._runs[index].traced.graph for index in repeated}
+        self._names: dict[fx.Graph, dict[int, dict[str, str]]] = {}
+        for run in (*runs, *later):
+            self._names.setdefault(run.traced.graph, {}).setdefault(run.number, {}).update(run.input_names)
 
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:
         """The values that the FX node of that name in graph ``index`` reads."""
         nodes = self._runs[index].graph_module.graph.nodes
         return tuple(read.name for node in nodes if node.name == fx_node for read in node.all_input_nodes)
 
-    def reached(self, index: int, *fx_nodes: str) -> Reach:
-        """What the FX nodes of those names in graph ``index`` reach, through all of the graph that it is a piece of."""
+    def reached(self, index: int, *fx_nodes: str, run: int = 1) -> Reach:
+        """What the FX nodes of those names in graph ``index`` reach, in that ``run`` of it, through all of the graph
+        that it is a piece of."""
         graph, step = self._whole(index)
         found = _later(graph, fx_nodes)
         if step is None:
             return Reach(_computed(found), (), (), not found.isdisjoint(graph.output_node().all_input_nodes))
         if step.backward is not None and graph is step.forward:
             found |= _later(step.backward, step.saved(found))
+        step = replace(step, input_names=self._input_names(step, graph, run))
         outputs, gradients = _among(step.outputs, found), _among(step.gradients, found)
         callers = tuple(name for name in gradients if not step.input_names or name in step.input_names.values())
         return Reach(_computed(found), outputs, callers, self._is_read_on(step, outputs, gradients))
@@ -65,9 +80,18 @@ class Lineage:
         """Whether other graphs, or another run of these, may read some of these results, or a loss some of the
         outputs."""
         has_others = any(run.traced.graph not in step.graphs for run in self._runs.values())
-        has_others = has_others or not self._again.isdisjoint(step.graphs)
+        has_others |= not self._repeated.isdisjoint(step.graphs)
         by_loss = self._has_loss and step.backward is not None and bool(outputs)
         return by_loss or (has_others and bool(outputs or gradients))
+
+    def _input_names(self, step: TracedStep, graph: fx.Graph, run: int) -> Mapping[str, str]:
+        """The caller's names of what the forward graph reads in that run of ``graph``; where this is the backward one,
+        no run of which says to which of the forward graph it belongs, those that all runs have, and its own."""
+        own, forward = self._names[graph].get(run, {}), self._names[step.forward]
+        if graph is step.forward:
+            return own
+        steady = set.intersection(*(set(names.items()) for names in forward.values()))
+        return {**dict(steady), **own}
 
     def unreached(self, values: Mapping[int, Sequence[str]]) -> set[str]:
         """The names of the gradients that none of these values, FX nodes by graph, leads to; of none where one may be

@@ -75,7 +75,11 @@ def _of_all(rows: Sequence[Row], lineage: Lineage | None) -> Divergence:
     shared = [name for name in cause.onnx_nodes if all(name in row.onnx_nodes for row in others)]
     names, nodes = ", ".join(row.call for row in others), f": {', '.join(shared)}" if shared else ""
     too = f"{names} {'depart' if len(others) > 1 else 'departs'} too, made by some of the same ONNX nodes{nodes}"
-    reach = lineage.reached(cause.graph, *(row.call for row in rows)) if lineage and cause.graph is not None else None
+    reach = (
+        lineage.reached(cause.graph, *(row.call for row in rows), run=cause.run)
+        if lineage and cause.graph is not None
+        else None
+    )
     return replace(cause, reason=f"{cause.reason}; {too}", reach=reach)
 
 

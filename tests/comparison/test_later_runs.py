@@ -89,6 +89,41 @@ def test_a_fault_is_named_in_the_first_run_that_shows_it(
     assert report.as_json()["first_divergence"]["run"] == run
 
 
+class Layers(nn.Module):
+    """Layers that are alike, and so have one graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Doubled() for _ in range(ROUNDS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = apply(layer, x)
+            torch._dynamo.graph_break()
+        return x
+
+
+def apply(layer: nn.Module, x: Tensor) -> Any:
+    return layer(x)
+
+
+def test_what_a_later_run_reaches_has_the_names_of_that_run_and_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, 0.5)
+    (cause,) = compare(Layers(), (small().requires_grad_(),), backward=True).causes
+    assert cause.reach is not None
+    assert (cause.run, cause.reach.beyond) == (3, True)
+    assert [name for name in cause.reach.gradients if "layers" in name] == ["layers.2.scale"]
+    assert "argument[0]" not in cause.reach.gradients
+
+
+def test_what_a_run_of_a_backward_graph_reaches_has_no_name_of_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._TABLE, aten.tanh_backward.default, lambda op, grad, y: op.Neg(grad))
+    (cause,) = compare(Layers(), (small().requires_grad_(),), backward=True).causes
+    assert cause.reach is not None
+    assert (cause.phase, cause.run) == ("backward", 1)
+    assert [name for name in cause.reach.gradients if "layers" in name] == [f"layers.{ROUNDS - 1}.scale"]
+
+
 def test_a_fault_in_a_later_run_of_a_backward_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients run from the last round, with the largest saved result, to the first."""
     right = registry.registered()[aten.tanh_backward.default]

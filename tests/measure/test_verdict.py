@@ -186,7 +186,7 @@ class Related(Lineage):
     def __init__(self) -> None:
         super().__init__([])
 
-    def reached(self, index: int, fx_node: str) -> Reach:
+    def reached(self, index: int, *fx_nodes: str, run: int = 1) -> Reach:
         return Reach(0, ("y",), ())
 
     def operands(self, index: int, fx_node: str) -> tuple[str, ...]:

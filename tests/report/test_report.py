@@ -122,7 +122,7 @@ def test_few_causes_and_few_rows_are_shown_unless_all_are_asked_for() -> None:
 
 def test_a_cause_tells_what_it_reads_and_what_it_reaches() -> None:
     class Graph:
-        def reached(self, _graph: int, _name: str) -> Reach:
+        def reached(self, _graph: int, _name: str, run: int) -> Reach:
             return Reach(8, ("out",), tuple(f"p{n}" for n in range(9)))
 
         def operands(self, _graph: int, _name: str) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def test_a_cause_tells_what_it_reads_and_what_it_reaches() -> None:
 @pytest.mark.parametrize(("outputs", "words"), [((), ""), (("out",), " 1 output and 0 gradients,")])
 def test_a_cause_tells_that_others_read_what_it_reaches(outputs: tuple[str, ...], words: str) -> None:
     class Graph:
-        def reached(self, _graph: int, _name: str) -> Reach:
+        def reached(self, _graph: int, _name: str, run: int) -> Reach:
             return Reach(8, outputs, (), beyond=True)
 
         def operands(self, _graph: int, _name: str) -> tuple[str, ...]:
