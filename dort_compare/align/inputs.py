@@ -38,7 +38,7 @@ class Inputs:
 
 
 def make_inputs(first: Dataflow, second: Dataflow, given: Mapping[str, torch.Tensor] | None, seed: int) -> Inputs:
-    """_Fed for both models: those of ``given`` by input name, the other model's constants for parameters that it
+    """Values for both models: those of ``given`` by input name, the other model's constants for parameters that it
     holds itself, else random ones. What one model takes with channels first and the other with channels last is one
     value, and so is what they take in two dtypes of a kind: both are fed numbers that both dtypes hold.
 
