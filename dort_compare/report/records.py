@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _NUMBERS = ("noise_floor", "torch_vs_float64", "onnx_vs_float64")
 _MEASURED = [field.name for field in fields(Distance)]
 COLUMNS = (
-    *("kind", "name", "status", "backend", "phase", "graph", "call", "target", "module", "source", "dtype", "shape"),
+    *("kind", "name", "status", "backend", "phase", "graph", "run", "call", "target", "module", "source", "dtype"),
+    "shape",
     *("reason", "onnx_value", "onnx_nodes", "op_types", "fused", "computed_in", "held_in"),
     *(f"inherited_{name}" for name in _MEASURED),
     *(f"local_{name}" for name in _MEASURED),
@@ -47,7 +48,7 @@ def csv_text(report: Report) -> str:
 
 def _of_value(row: Row) -> dict[str, Any]:
     held = {name: " ".join(getattr(row, name)) for name in ("onnx_nodes", "op_types", "fused")}
-    same = ("status", "phase", "graph", "call", "target", "module", "source", "dtype", "reason", "onnx_value")
+    same = ("status", "phase", "graph", "run", "call", "target", "module", "source", "dtype", "reason", "onnx_value")
     numbers = (*_NUMBERS, *(f"local_{name}" for name in _NUMBERS[1:]), "computed_in", "held_in")
     own = {name: getattr(row, name) for name in (*same, *numbers)}
     distances = {**_flat("inherited", row.inherited), **_flat("local", row.local)}

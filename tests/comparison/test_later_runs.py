@@ -224,6 +224,13 @@ def test_sizes_may_change_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> No
     assert (cause.target, cause.run > 1) == ("aten.tanh.default", True)
 
 
+def test_use_of_the_range_is_that_of_first_runs() -> None:
+    x = torch.full((2, 3), 100.0, dtype=torch.float16)
+    report, first = (compare(Repeated().half(), (x, 8), max_runs=max_runs) for max_runs in (8, 1))
+    assert len(report.graphs) == 1
+    assert report.precision == first.precision
+
+
 def test_runs_that_are_not_compared_are_told() -> None:
     report = compare(Repeated(), (small(), 12))
     assert [(graph.ran, graph.compared) for graph in report.graphs] == [(12, 8)]

@@ -44,7 +44,7 @@ def report(*rows: Row, got: torch.Tensor = ONE) -> Report:
     return Report(*judge(rows, outputs), rows, outputs)
 
 
-WRONG = report(row(), row(None, fx_node="lost"), row(ONE + 1, fx_node="bad", module="layers.1"), got=ONE + 1)
+WRONG = report(row(), row(None, fx_node="lost"), row(ONE + 1, fx_node="bad", module="layers.1", run=3), got=ONE + 1)
 RIGHT = report(row(), row(fx_node="add", module=""), row(None, fx_node="gone", module="frozen", reason="fused away"))
 STRANGE = report(row(ONE + 1, fx_node=NASTY, module=NASTY, target=NASTY, source=f"{NASTY}:3"))
 CASES = {"right": RIGHT, "wrong": WRONG, "strange": STRANGE}
@@ -67,6 +67,7 @@ def read_csv(found: Report, folder: Path) -> list[dict[str, str]]:
 def test_csv_holds_values_outputs_and_gradients(tmp_path: Path) -> None:
     rows = read_csv(WRONG, tmp_path)
     assert tuple(rows[0]) == COLUMNS
+    assert [each["run"] for each in rows] == ["1", "1", "3", "", ""]
     assert [(each["kind"], each["name"], each["status"]) for each in rows] == [
         ("value", "mul", "ok"),
         ("value", "lost", "unaligned"),
