@@ -25,6 +25,7 @@ from dort_compare.lowering.lowered import Lowered
 from dort_compare.provenance import Phase
 from dort_compare.runtime import Program
 from dort_compare.runtime.boxed import Boxed, as_boxed
+from dort_compare.runtime.program import Argument
 
 Storage = dict[str, Any]
 Execute = Callable[[TracedGraph, list[Any]], Any]
@@ -124,11 +125,11 @@ class DebugBackend:
 
         return call
 
-    def dump_run(self, graph: CompiledGraph, number: int = 1) -> None:
-        """Lets the dump, if there is one, hold the inputs of a recorded run of a graph, of which that is the
-        ``number``."""
+    def dump_run(self, graph: CompiledGraph, inputs: Mapping[str, Argument], number: int = 1) -> None:
+        """Lets the dump, if there is one, hold these inputs, by name, of a recorded run of a graph, of which that
+        is the ``number``."""
         if self._dump and graph.index in self._dumped:
-            inputs, order = graph.named_inputs(number - 1), graph.runs[number - 1].number
+            order = graph.runs[number - 1].number
             self._dump.add_inputs(self._dumped[graph.index], inputs, order, number)
 
     def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
@@ -152,7 +153,7 @@ class DebugBackend:
             with _RECORDING:
                 is_first = graph.record(taken, next(_RUNS))
                 if is_first:
-                    self.dump_run(graph)
+                    self.dump_run(graph, graph.named_inputs())
             computed = graph.program.computed(*taken)
             if is_first and self._kept is not None:
                 self._kept[graph.index] = Results(computed)

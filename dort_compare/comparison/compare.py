@@ -108,7 +108,6 @@ class _Stages:
         tracing = self._traced(ran.model, modules)
         recorded = self._recorded(ran, tracing)
         values = examination.values(recorded, ran.shipped)
-        self._dump_later(recorded, values.later_runs)
         lineage = self._lineage(recorded)
         ours = subject.held("debug", eager, ran.outcome)
         traced = subject.held("traced", eager, tracing.reference)
@@ -117,6 +116,7 @@ class _Stages:
         if not self._effort.optimized:
             suspects = unexplained(values, found)
             values = examination.looked_closer(values, [each for each in recorded if each.graph.index in suspects])
+        self._dump_later(recorded, values.later_runs)
         return Comparison(self._report(ran, recorded, values, found, lineage), eager, ran.graphs)
 
     def _others(self, eager: Outcome, beside: Mapping[str, Any]) -> list[OutcomeRow]:
@@ -177,7 +177,7 @@ class _Stages:
         for each in recorded:
             if number := later.get(each.graph.index):
                 run = each.runs[number - 1]
-                self._backend.dump_run(each.graph, number)
+                self._backend.dump_run(each.graph, run.inputs, number)
                 self._backend.name_inputs(run.index, run.input_names)
 
     def _report(

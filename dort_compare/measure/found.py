@@ -11,7 +11,7 @@ from dort_compare.measure.half.precision import Precision
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.optimized import Optimized
 from dort_compare.measure.outcome import OutcomeRow
-from dort_compare.measure.rows import Row
+from dort_compare.measure.rows import SEVERITY, Row
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,11 @@ class Values:
 
     @property
     def later_runs(self) -> dict[int, int]:
-        """The numbers of the runs that values are of, by graph, where that is not the first."""
-        return {row.graph: row.run for row in self.rows if row.run > 1}
+        """The number of the run, by graph, in which a value has the worst status, of the optimized model where none of
+        the lowered one has it, where that is not the first."""
+        rows = (*self.rows, *(self.optimized.rows if self.optimized else ()))
+        worst_last = sorted(reversed(rows), key=lambda row: SEVERITY.get(row.status, 0))
+        return {graph: run for graph, run in {row.graph: row.run for row in worst_last}.items() if run > 1}
 
     @property
     def causes(self) -> dict[int, list[str]]:

@@ -172,10 +172,12 @@ def test_the_module_is_the_one_that_ran(limit: float, path: str, monkeypatch: py
 
 def test_a_dump_holds_the_run_that_departs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, aten.tanh.default, 1.5)
-    (cause,) = compare(Repeated(), (small().requires_grad_(),), backward=True, dump=tmp_path).causes
+    (cause,) = compare(Layers(), (small().requires_grad_(),), backward=True, dump=tmp_path).causes
     (found,) = check(tmp_path).causes
     assert (found.fx_node, found.graph, found.run) == (cause.fx_node, cause.graph, cause.run)
     assert found.local == cause.local
+    assert found.reach is not None
+    assert f"layers.{cause.run - 1}.scale" in found.reach.gradients
 
 
 def test_of_several_faults_the_one_that_ran_first_is_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,10 +357,13 @@ class Scaling(nn.Module):
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
-def test_an_optimizer_that_harms_a_later_run_alone_is_seen(asked_for: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimizer_that_harms_a_later_run_alone_is_seen(
+    asked_for: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
-    report = compare(Scaling(), (torch.ones(2, 3),), optimized=asked_for)
+    report = compare(Scaling(), (torch.ones(2, 3),), optimized=asked_for, dump=tmp_path)
     first = report.first_divergence
     assert first is not None
     assert (first.target, first.run) == ("aten.mm.default", 3)
     assert "only in the optimized model" in first.reason
+    assert {row.run for row in check(tmp_path).rows} == {3}
