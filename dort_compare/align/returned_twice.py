@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 from onnx import helper
 
+from dort_compare.captures import bodies
 from dort_compare.protos import copy_of
 
 
@@ -26,7 +27,7 @@ def with_names_of_their_own(model: onnx.ModelProto, ours: Sequence[str] = ()) ->
     keeps = {name: i for i, name in reversed([*enumerate(names)])}
     if fitting is ours:
         keeps |= {name: i for i, (name, own) in enumerate(zip(names, ours, strict=True)) if name == own}
-    taken = {*names, *(name for node in model.graph.node for name in (*node.input, *node.output))}
+    taken = set(_names_in(model.graph))
     for i, (value, wanted) in enumerate(zip(copy.graph.output, fitting, strict=True)):
         if times[value.name] == 1:
             continue
@@ -37,6 +38,16 @@ def with_names_of_their_own(model: onnx.ModelProto, ours: Sequence[str] = ()) ->
             copy.graph.node.append(helper.make_node("Identity", [value.name], [name], name=name))
             value.name = name
     return copy
+
+
+def _names_in(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of all values of a graph, and of the graphs within it."""
+    yield from (value.name for value in (*graph.input, *graph.initializer))
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (*node.input, *node.output)
+        for body in bodies(node):
+            yield from _names_in(body)
 
 
 def _free(name: str, taken: set[str]) -> str:
