@@ -231,3 +231,25 @@ def test_a_node_with_graphs_stays_and_the_nodes_of_these_are_cast() -> None:
     assert [node.op_type for node in kept] == ["Identity"]
     assert [node.op_type for node in other] == ["Cast", "MatMul", "Cast"]
     assert loads(ir.to_proto(raised).SerializeToString(), CPU)
+
+
+TAKEN = """
+<ir_version: 10, opset_import: ["" : 20]>
+graph (bfloat16[2,2] x, bool c, int64 n) => (bfloat16[2,2] y, bfloat16[2,2] o)
+{
+    o = MatMul(x, x)
+    y = Loop (n, c, x) <
+        body = round (int64 i, bool k, bfloat16[2,2] "o.float32") => (bool again, bfloat16[2,2] "o.float32_") {
+            again = Identity(k)
+            "o.float32_" = Identity("o.float32")
+        }
+    >
+}
+"""
+
+
+def test_casts_have_names_that_no_nested_graph_has() -> None:
+    raised = with_kernels(ir.from_onnx_text(TAKEN), CPU)
+    (product,) = (node for node in raised.graph if node.op_type == "MatMul")
+    assert product.outputs[0].name == "o.float32__"
+    assert loads(ir.to_proto(raised).SerializeToString(), CPU)
