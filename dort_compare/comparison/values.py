@@ -13,7 +13,7 @@ from dort_compare.backends.recorded_runs import Results
 from dort_compare.comparison.effort import Effort
 from dort_compare.errors import one_line
 from dort_compare.measure.found import Values
-from dort_compare.measure.graph_rows import Watch, graph_rows
+from dort_compare.measure.graph_rows import graph_rows
 from dort_compare.measure.half.precision import PrecisionWatch
 from dort_compare.measure.observer import Observed, Observer, settle
 from dort_compare.measure.optimized import Optimized, optimized_rows
@@ -23,7 +23,7 @@ from dort_compare.report.progress import SCATTER, Waiting
 from dort_compare.trace import GraphRun
 
 _LOG = logging.getLogger("dort_compare.comparison")
-_NOT_ASKED_FOR = Optimized((), 0)
+_NONE = Optimized((), 0)
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,18 @@ class Recorded:
 
 @dataclass(frozen=True)
 class _RunValues:
-    """What was found of the values of one run of one graph."""
+    """What was found of the values of one run of one graph, in its lowered model or, ``optimized``, in that of ONNX
+    Runtime's optimizers."""
 
     run: GraphRun
     rows: Sequence[Row]
-    optimized: Optimized = _NOT_ASKED_FOR
-    observed: Sequence[Observed] = ()
+    observed: Sequence[Observed]
+    optimized: Optimized = _NONE
 
     @property
     def severity(self) -> int:
         """The worst status of a value, as ``SEVERITY`` ranks it."""
-        return max((SEVERITY.get(row.status, 0) for row in (*self.rows, *self.optimized.rows)), default=0)
+        return max((SEVERITY.get(row.status, 0) for row in self.rows), default=0)
 
     @property
     def departs(self) -> bool:
@@ -70,19 +71,17 @@ class Examination:
         """
         shown: list[tuple[int, _RunValues]] = []
         observed: list[Observed] = []
+        optimized = _NONE if self._effort.optimized else None
         precision = PrecisionWatch()
         for each in recorded:
             is_behind = any(found.departs for _, found in shown)
-            examined = partial(self._examined, each.graph, shipped, precision, is_behind=is_behind)
-            found = _worst(map(examined, each.runs), observed)
+            lowered = partial(self._lowered, each.graph, shipped, precision, is_behind=is_behind)
+            found = _worst(map(lowered, each.runs), observed)
             shown.append((each.graph.runs[found.run.number - 1].number, found))
-        in_order = [found for _, found in sorted(shown, key=itemgetter(0))]
-        return Values(
-            tuple(row for found in in_order for row in found.rows),
-            sum((found.optimized for found in in_order), _NOT_ASKED_FOR) if self._effort.optimized else None,
-            tuple(observed),
-            precision.seen,
-        )
+            if optimized is not None:
+                optimized += self._worst_optimized(each, found.rows, observed).optimized
+        rows = tuple(row for _, found in sorted(shown, key=itemgetter(0)) for row in found.rows)
+        return Values(rows, optimized, tuple(observed), precision.seen)
 
     def looked_closer(self, values: Values, recorded: Iterable[Recorded]) -> Values:
         """``values`` with those of the optimized models of some graphs, as far as these can be compared.
@@ -94,18 +93,18 @@ class Examination:
             rows = [row for row in values.rows if row.graph == each.graph.index]
             observed: list[Observed] = []
             try:
-                found = _worst((self._optimized(each.graph, run, rows) for run in each.runs), observed)
+                found = self._worst_optimized(each, rows, observed)
             except Exception as problem:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
                 graph, told = each.graph, one_line(problem)
                 _LOG.debug("%s graph %d is not compared optimized: %s", graph.phase, graph.index, told)
                 continue
             if each.graph.index not in unseen and not found.departs:
                 continue
-            optimized = (values.optimized or Optimized((), 0)) + found.optimized
+            optimized = (values.optimized or _NONE) + found.optimized
             values = replace(values, optimized=optimized, observed=(*values.observed, *observed))
         return values
 
-    def _examined(
+    def _lowered(
         self,
         graph: CompiledGraph,
         shipped: dict[int, Results],
@@ -114,14 +113,14 @@ class Examination:
         *,
         is_behind: bool,
     ) -> _RunValues:
-        """What ``values`` finds of one run of a graph; ``is_behind`` as of ``graph_rows``."""
+        """The values of a graph's lowered model, with pictures; ``is_behind`` as of ``graph_rows``."""
+        pictures = Pictures()
         observer = self._lowered_observer(graph, run, shipped.pop(graph.index, None))
-        watches = (observer.see, precision.graph(run)) if run.number == 1 else (observer.see,)
-        rows = self._lowered(run, watches, is_behind=is_behind)
-        if not self._effort.optimized:
-            return _RunValues(run, rows, observed=self._settled([observer], run))
-        made, other = self._seen_optimized(graph, run, rows)
-        return _RunValues(run, rows, made, self._settled([observer, other], run))
+        watches = (observer.see, pictures.see, *([precision.graph(run)] if run.number == 1 else []))
+        memory, repeats = self._effort.memory, self._effort.repeats
+        rows = graph_rows(run, memory=memory, repeats=repeats, watches=watches, is_behind=is_behind)
+        shown = pictures.on(self._waiting.each(f"values of the {_named(run)}", rows, run.calls))
+        return _RunValues(run, shown, self._settled(observer, run))
 
     def _lowered_observer(self, graph: CompiledGraph, run: GraphRun, results: Results | None) -> Observer:
         """Holds what the program computed, once more where that is not known, or departs; it lets go of each once it is
@@ -130,20 +129,11 @@ class Examination:
         kept = results and results.values()
         return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None)
 
-    def _lowered(self, run: GraphRun, watches: Sequence[Watch], *, is_behind: bool) -> list[Row]:
-        """The rows of a graph's lowered model, with pictures."""
-        pictures = Pictures()
-        memory, repeats = self._effort.memory, self._effort.repeats
-        watches = (*watches, pictures.see)
-        rows = graph_rows(run, memory=memory, repeats=repeats, watches=watches, is_behind=is_behind)
-        return pictures.on(self._waiting.each(f"values of the {_named(run)}", rows, run.calls))
+    def _worst_optimized(self, recorded: Recorded, rows: Sequence[Row], observed: list[Observed]) -> _RunValues:
+        """Of the optimized models; ``rows`` are those of the lowered one, ``observed`` as of ``_worst``."""
+        return _worst((self._optimized(recorded.graph, run, rows) for run in recorded.runs), observed)
 
     def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> _RunValues:
-        """The values of a graph's optimized model alone."""
-        made, observer = self._seen_optimized(graph, run, rows)
-        return _RunValues(run, (), made, self._settled([observer], run))
-
-    def _seen_optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> tuple[Optimized, Observer]:
         """The values of a graph's optimized model, and what was seen of the program's results beside them."""
         observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*run.inputs.values()))
         self._waiting.stage(f"values of the optimized {_named(run)}")
@@ -151,13 +141,13 @@ class Examination:
         options = self._backend.options
         rewrites = bool(options.rewrites)
         made = optimized_rows(run, rows, options.session, rewrites=rewrites, memory=memory, watches=watches)
-        return made, observer
+        return _RunValues(run, made.rows, self._settled(observer, run), made)
 
-    def _settled(self, observers: Sequence[Observer], run: GraphRun) -> list[Observed]:
-        if any(each.unsettled for each in observers):
+    def _settled(self, observer: Observer, run: GraphRun) -> list[Observed]:
+        if observer.unsettled:
             self._waiting.stage(SCATTER)
-            settle(observers, run)
-        return [seen for each in observers for seen in each.seen]
+            settle(observer, run)
+        return observer.seen
 
 
 def _named(run: GraphRun) -> str:

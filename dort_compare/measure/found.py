@@ -32,8 +32,10 @@ class Values:
         """The number of the run, by graph, in which a value has the worst status, of the optimized model where none of
         the lowered one has it, where that is not the first."""
         rows = (*self.rows, *(self.optimized.rows if self.optimized else ()))
-        worst_last = sorted(reversed(rows), key=lambda row: SEVERITY.get(row.status, 0))
-        return {graph: run for graph, run in {row.graph: row.run for row in worst_last}.items() if run > 1}
+        shown: dict[int, int] = {}
+        for row in sorted(rows, key=lambda row: -SEVERITY.get(row.status, 0)):
+            shown.setdefault(row.graph, row.run)
+        return {graph: run for graph, run in shown.items() if run > 1}
 
     @property
     def causes(self) -> dict[int, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -132,24 +132,22 @@ def _floor(precision: torch.dtype | None, numel: int, scale: float, error: Numbe
     return 2 * noise_floor(precision, scale, error, numel)
 
 
-def settle(observers: Sequence[Observer], run: GraphRun) -> None:
-    """Settles what the observers of one run take for a departure, where roundings by chance scatter torch's as far.
+def settle(observer: Observer, run: GraphRun) -> None:
+    """Settles what the observer of a run takes for a departure, where roundings by chance scatter torch's as far.
 
     A sample costs a run of the graph in float64; there are at most sixteen, and none where nothing is unsettled.
     """
     scatters: dict[fx.Node, Scatter] = {}
 
     def asks() -> bool:
-        return any(observer.unsettled for observer in observers)
+        return bool(observer.unsettled)
 
     def scattered(seed: int, sample: Sample) -> dict[fx.Node, Scatter]:
-        expected = {node: value for observer in observers for node, value in observer.unsettled.items()}
-        return _scattered(run, seed, sample, expected)
+        return _scattered(run, seed, sample, observer.unsettled)
 
     for _, found in samples(asks, scattered, f"{run.phase} graph {run.index}: "):
         scatters |= {node: scatters.get(node, Scatter()) | scatter for node, scatter in found.items()}
-        for observer in observers:
-            observer.settle(scatters)
+        observer.settle(scatters)
 
 
 def _scattered(

@@ -146,7 +146,7 @@ def test_a_value_reaches_what_other_runs_compute(backward: bool, monkeypatch: py
     assert cause.reach.gradients == (("cell.scale",) if backward else ())
 
 
-class Layers(nn.Module):
+class Blocks(nn.Module):
     """Of each of several modules one graph runs: torch traces their code once."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class Layers(nn.Module):
 @pytest.mark.parametrize(("limit", "path"), [(0.0, "blocks.0.0"), (0.2, "blocks.1.0"), (0.5, "blocks.2.0")])
 def test_the_module_is_the_one_that_ran(limit: float, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, aten.tanh.default, limit)
-    report = compare(Layers(), (small().requires_grad_(),), backward=True)
+    report = compare(Blocks(), (small().requires_grad_(),), backward=True)
     first = report.first_divergence
     assert first is not None
     assert (first.target, first.module) == ("aten.tanh.default", path)
@@ -367,3 +367,34 @@ def test_an_optimizer_that_harms_a_later_run_alone_is_seen(
     assert (first.target, first.run) == ("aten.mm.default", 3)
     assert "only in the optimized model" in first.reason
     assert {row.run for row in check(tmp_path).rows} == {3}
+
+
+class Phased(nn.Module):
+    """An optimizer harms the product in every round; the sine is of another number in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3, 3), 1000.0))
+
+    def forward(self, x: Tensor, phase: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * 1e-30) @ self.weight + phase.sin(), phase + 1
+
+
+class Phases(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Phased()
+
+    def forward(self, x: Tensor, phase: Tensor) -> Tensor:
+        for _ in range(3):
+            y, phase = self.cell(x, phase)
+            torch._dynamo.graph_break()
+        return y
+
+
+def test_what_departs_optimized_alone_hides_no_fault_of_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
+    plant(monkeypatch, aten.sin.default, 1.5)
+    report = compare(Phases(), (torch.full((2, 3), 1e36), torch.tensor(0.1)), optimized=True)
+    found = [(cause.target, cause.run) for cause in report.causes]
+    assert found == [("aten.sin.default", 3), ("aten.mm.default", 1)]

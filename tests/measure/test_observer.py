@@ -116,7 +116,7 @@ def settled(function: Function, x: torch.Tensor, shipped: Function) -> Observed:
     observer = Observer("inference", 0, "lowered", {graph.onnx_model.graph.output[0].name: shipped(x)})
     list(graph_rows(run, watches=(observer.see,)))
     assert not observer.seen[0].ok
-    settle([observer], run)
+    settle(observer, run)
     return observer.seen[0]
 
 
