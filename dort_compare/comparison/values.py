@@ -127,7 +127,7 @@ class Examination:
         seen."""
         again = partial(graph.program.computed, *run.inputs.values())
         kept = results and results.values()
-        return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None)
+        return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None, run.number)
 
     def _worst_optimized(self, recorded: Recorded, rows: Sequence[Row], observed: list[Observed]) -> _RunValues:
         """Of the optimized models; ``rows`` are those of the lowered one, ``observed`` as of ``_worst``."""
@@ -135,7 +135,8 @@ class Examination:
 
     def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> _RunValues:
         """The values of a graph's optimized model, and what was seen of the program's results beside them."""
-        observer = Observer(run.phase, run.index, "optimized", graph.program.computed(*run.inputs.values()))
+        computed = graph.program.computed(*run.inputs.values())
+        observer = Observer(run.phase, run.index, "optimized", computed, run=run.number)
         self._waiting.stage(f"values of the optimized {_named(run)}")
         memory, watches = self._effort.memory, (observer.see,)
         options = self._backend.options

@@ -79,7 +79,7 @@ def _may_reach(row: Row, wrong: OutcomeRow, lineage: Lineage | None) -> bool:
     """Whether an output or update, or else a gradient, depends on a value, as far as the graphs say."""
     if lineage is None:
         return True
-    reach = lineage.reached(row.graph, row.call)
+    reach = lineage.reached(row.graph, row.call, run=row.run)
     return bool(reach.gradients if wrong.kind == "gradient" else reach.outputs)
 
 

@@ -116,8 +116,12 @@ def at_row(row: Row, lineage: Lineage | None) -> Divergence:
         run=row.run,
         operands=lineage.operands(row.graph, row.call) if lineage else (),
     )
-    where = f"in run {row.run} of its graph: " if row.run > 1 else ""
-    return replace(divergence, reason=where + _reason(divergence, row))
+    return replace(divergence, reason=in_run(row.run) + _reason(divergence, row))
+
+
+def in_run(number: int) -> str:
+    """What stands before a reason that holds in a later run of a graph: "in run 3 of its graph: "."""
+    return f"in run {number} of its graph: " if number > 1 else ""
 
 
 def outside(what: str, reason: str) -> Divergence:

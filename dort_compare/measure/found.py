@@ -29,12 +29,14 @@ class Values:
 
     @property
     def later_runs(self) -> dict[int, int]:
-        """The number of the run, by graph, in which a value has the worst status, of the optimized model where none of
-        the lowered one has it, where that is not the first."""
+        """The number of the run, by graph, in which a value has the worst status, where that is not the first: of the
+        lowered model, or else of the optimized one, or of an output of the program that ran."""
         rows = (*self.rows, *(self.optimized.rows if self.optimized else ()))
+        ranked = [(SEVERITY.get(row.status, 0), row.graph, row.run) for row in rows]
+        ranked += [(SEVERITY["diverges"], seen.graph, seen.run) for seen in self.observed if not seen.ok]
         shown: dict[int, int] = {}
-        for row in sorted(rows, key=lambda row: -SEVERITY.get(row.status, 0)):
-            shown.setdefault(row.graph, row.run)
+        for _, graph, run in sorted(ranked, key=lambda each: -each[0]):
+            shown.setdefault(graph, run)
         return {graph: run for graph, run in shown.items() if run > 1}
 
     @property

@@ -28,7 +28,8 @@ Execution = Literal["lowered", "optimized"]
 class Observed:
     """An output of a graph: how far the program that ran, of which nothing is exposed, lies from an exposed model.
 
-    ``execution`` says which: the model as it was lowered, or what ONNX Runtime's optimizers made of it.
+    ``execution`` says which: the model as it was lowered, or what ONNX Runtime's optimizers made of it. ``run`` counts
+    the runs of the graph, from 1.
     """
 
     phase: Phase
@@ -38,11 +39,13 @@ class Observed:
     distance: Distance
     noise_floor: float
     ok: bool
+    run: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {
             "phase": self.phase,
             "graph": self.graph,
+            "run": self.run,
             "output": self.output,
             "execution": self.execution,
             "distance": self.distance.to_json(),
@@ -61,7 +64,7 @@ class _Unsettled:
 
 
 class Observer:
-    """Holds ``shipped``, what the program computed of the recorded inputs by ONNX name, against the exposed values.
+    """Holds ``shipped``, what the program computed of the inputs of a run by ONNX name, against the exposed values.
 
     What was computed as the model ran may have been written since by what torch does not see, as numpy: with ``again``,
     which runs the program on the recorded inputs, only what departs then too is a departure.
@@ -74,8 +77,10 @@ class Observer:
         execution: Execution,
         shipped: Mapping[str, torch.Tensor],
         again: Callable[[], Mapping[str, torch.Tensor]] | None = None,
+        run: int = 1,
     ) -> None:
         self._of = (phase, graph)
+        self._run = run
         self._execution = execution
         self._shipped = dict(shipped)
         self._again = again and functools.cache(again)
@@ -101,7 +106,8 @@ class Observer:
         if not error.is_noise and found.finding is None:
             gaps = error.gaps(own, shipped, floor)
             self._unsettled[step.node] = _Unsettled(len(self.seen), step.value, gaps)
-        self.seen.append(Observed(*self._of, name, self._execution, found, error.noise_floor, error.is_noise))
+        of = (*self._of, name, self._execution)
+        self.seen.append(Observed(*of, found, error.noise_floor, error.is_noise, self._run))
 
     @property
     def unsettled(self) -> Mapping[fx.Node, torch.Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dort_compare.measure.divergence import Divergence, Judgement, at_row
+from dort_compare.measure.divergence import Divergence, Judgement, at_row, in_run
 from dort_compare.measure.found import Values, Whole
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.optimized import Optimized, astray, made_for
@@ -75,4 +75,5 @@ def _unseen(seen: Observed, is_compared: bool) -> Divergence:
         f"the program that ran departs from its {seen.execution} model whose values were exposed: {found}{alone}; "
         f"dort-compare bisect says whether an optimizer does it"
     )
-    return Divergence(phase=seen.phase, fx_node=seen.output, onnx_value=seen.output, reason=reason)
+    reason = in_run(seen.run) + reason
+    return Divergence(phase=seen.phase, fx_node=seen.output, onnx_value=seen.output, reason=reason, run=seen.run)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dort_compare.backends.fallback import grouped
+from dort_compare.backends.recorded_runs import ComparedGraph
 from dort_compare.measure.observer import Observed
 from dort_compare.measure.rows import Row
 from dort_compare.plain import printable
@@ -76,20 +77,18 @@ def _summary(report: Report) -> Iterator[str]:
     if report.graph_breaks:
         yield f"graph breaks: {len(report.graph_breaks)}; {BETWEEN_GRAPHS}"
         yield from (printable(f"  {reason}") for reason in dict.fromkeys(report.graph_breaks))
-    for graph in report.graphs:
-        if graph.ran > graph.compared:
-            left = (
-                f"{graph.phase} graph {graph.index} ran {graph.ran} times: its first {counted(graph.compared, 'run')}"
-            )
-            is_written = graph.compared < graph.recorded
-            why = (
-                "an input of the next was written in place since"
-                if is_written
-                else f"max_runs={graph.ran} compares all"
-            )
-            yield f"{left} {'was' if graph.compared == 1 else 'were'} compared; {why}"
+    yield from (_runs_left(graph) for graph in report.graphs if graph.ran > graph.compared)
     if report.modules:
         yield before_onnx_text(report.modules)
+
+
+def _runs_left(graph: ComparedGraph) -> str:
+    """That only the first runs of a graph were compared, and why."""
+    why = f"max_runs={graph.ran} compares all"
+    if graph.compared < graph.recorded:
+        why = "an input of the next was written in place since"
+    were = f"{counted(graph.compared, 'run')} {'was' if graph.compared == 1 else 'were'}"
+    return f"{graph.phase} graph {graph.index} ran {graph.ran} times: its first {were} compared; {why}"
 
 
 def _values_text(rows: Sequence[Row], everything: bool) -> list[str]:
@@ -135,5 +134,6 @@ def _changed(observed: Sequence[Observed]) -> str:
     worst = next((seen for seen in changed if not seen.ok), None)
     if worst is None:
         return f"{different} of {counted(total, 'output')}, none by more than noise"
-    where = f"{worst.output} of {worst.phase} graph {worst.graph}, {worst.execution}, by {max_abs(worst.distance)}"
+    run = f", run {worst.run}" if worst.run > 1 else ""
+    where = f"{worst.output} of {worst.phase} graph {worst.graph}{run}, {worst.execution}, by {max_abs(worst.distance)}"
     return f"{different} of {counted(total, 'output')}, {where} where {number(worst.noise_floor)} is noise"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dort_compare import compare
+from dort_compare.errors import ExecutionError
 from dort_compare.lowering import registry
 from dort_compare.measure.rows import Row
 from dort_compare.offline import check
@@ -398,3 +399,20 @@ def test_what_departs_optimized_alone_hides_no_fault_of_a_later_run(monkeypatch:
     report = compare(Phases(), (torch.full((2, 3), 1e36), torch.tensor(0.1)), optimized=True)
     found = [(cause.target, cause.run) for cause in report.causes]
     assert found == [("aten.sin.default", 3), ("aten.mm.default", 1)]
+
+
+def test_a_program_that_departs_in_a_later_run_alone_says_in_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimized model is not to be had; without it only what the program returned tells."""
+
+    def refusing(*_args: object) -> None:
+        raise ExecutionError("no optimized model")
+
+    monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
+    monkeypatch.setattr("dort_compare.measure.optimized.optimized_model", refusing)
+    cause = compare(Scaling(), (torch.ones(2, 3),), dump=tmp_path).first_divergence
+    assert cause is not None
+    assert cause.reason.startswith("in run 3 of its graph: the program that ran departs from its lowered model")
+    assert cause.run == 3
+    assert {row.run for row in check(tmp_path).rows} == {3}

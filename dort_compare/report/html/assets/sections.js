@@ -97,11 +97,12 @@ function elsewhereSection(report) {
   const { fallbacks, observer, fused_away: fused, graph_breaks: breaks } = report;
   const repeated = report.graphs.filter((graph) => graph.ran > graph.compared);
   const changed = observer.filter((seen) => !seen.distance.equal);
+  const outputs = (some) => new Set(some.map((seen) => `${seen.graph} ${seen.output}`)).size;
   if (!fallbacks.length && !breaks.length && !repeated.length && !observer.length && fused === null) return null;
   return section("elsewhere", "What ran",
     fused !== null ? make("p", {}, `Of the values, ${fused.toLocaleString("en")} were fused away by ONNX Runtime's optimizers; the others stand in the table as "optimized".`) : null,
-    observer.length ? make("p", {}, changed.length ? `Exposing values changed ${changed.length} of ${count(observer.length, "output")} of graphs.` : `Exposing values changed none of ${count(observer.length, "output")} of graphs.`) : null,
-    changed.length ? table("Outputs that exposing values changed", [["", (seen) => badge(seen.ok ? "ok" : "diverges")], ["graph", (seen) => `${seen.phase} ${seen.graph}`], ["output", (seen) => seen.output, "code"], ["against", (seen) => seen.execution],
+    observer.length ? make("p", {}, changed.length ? `Exposing values changed ${outputs(changed)} of ${count(outputs(observer), "output")} of graphs.` : `Exposing values changed none of ${count(outputs(observer), "output")} of graphs.`) : null,
+    changed.length ? table("Outputs that exposing values changed", [["", (seen) => badge(seen.ok ? "ok" : "diverges")], ["graph", (seen) => `${seen.phase} ${seen.graph}`], ["run", (seen) => seen.run ?? 1, "number"], ["output", (seen) => seen.output, "code"], ["against", (seen) => seen.execution],
       ["max apart", (seen) => gap(seen.distance), "number"], ["noise floor", (seen) => number(seen.noise_floor), "number"]], changed) : null,
     fallbacks.length ? table("Ran in eager torch, not in ONNX Runtime, and not compared", [["phase", (each) => each.phase], ["FX node", (each) => each.fx_node, "code"], ["op", (each) => each.target, "code"], ["source", (each) => each.source, "code"], ["why", (each) => each.reason]], fallbacks) : null,
     breaks.length ? make("p", {}, `What runs between graphs is eager torch, and not compared. torch.compile ended ${count(breaks.length, "graph")} before the end of the model:`) : null,
