@@ -15,6 +15,7 @@ SOURCES = ("native", "hf")
 EXPORTERS = ("native", "torch")
 ENGINES = ("ort", "reference")
 MEMORY = 32
+MAX_RUNS = 8
 MOST_VERBOSE = 3
 """The choices of the rooms below, which import torch; a test holds them to be the same."""
 
@@ -54,6 +55,7 @@ graph = click.option("--graph", default=None, help="Only this graph of the dump:
 model = click.option("--model", type=FILE, metavar="FILE", help="An ONNX file in the place of the graph's model.")
 engine = choice("--engine", ENGINES, "What runs the models: ONNX Runtime, or ONNX's reference evaluator.")
 memory = size("--memory", MEMORY, "MiB of torch's values that are compared at a time.")
+max_runs = size("--max-runs", MAX_RUNS, "Of a graph that runs more than once so many runs are compared.")
 repeats = click.option(
     "--repeat",
     "repeats",

@@ -46,6 +46,7 @@ def _files(_context: click.Context, _argument: click.Parameter, begun: str) -> l
 @options.seed("Seed of torch before the factory is called, and of random inputs.")
 @options.memory
 @options.repeats
+@options.max_runs
 @options.dump_folder
 @options.verbose
 @all_rows

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dort_compare import models
+from dort_compare.api import MAX_RUNS
 from dort_compare.backends.options import EXPORTERS
 from dort_compare.cli import commands, options
 from dort_compare.log import MOST_VERBOSE
@@ -49,6 +50,7 @@ def test_the_choices_of_the_command_are_those_of_the_rooms_below():
     assert options.SOURCES == models.SOURCES
     assert options.EXPORTERS == EXPORTERS
     assert options.MEMORY == four_executions.MEMORY
+    assert options.MAX_RUNS == MAX_RUNS
     assert options.MOST_VERBOSE == MOST_VERBOSE
 
 

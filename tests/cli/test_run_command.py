@@ -202,3 +202,24 @@ def test_a_command_whose_reader_has_gone_ends_as_others_do(arguments: str, tmp_p
     command = f"{sys.executable} -m dort_compare {arguments} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_how_many_runs_of_a_graph_are_compared(folder, capsys):
+    (folder / "model.py").write_text(
+        MODEL
+        + """
+class Loop(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.net(x)[:, :6]
+            torch._dynamo.graph_break()
+        return x
+"""
+    )
+    status, out, _ = run(capsys, "model:Loop", "--input", "f32[3,6]", "--max-runs", "2")
+    assert status == 0
+    assert "ran 3 times: its first 2 runs were compared; max_runs=3 compares all" in " ".join(out.split())
