@@ -23,7 +23,7 @@ from dort_compare.runtime.providers import by_itself, once, with_cpu
 from dort_compare.trace.call import Call, Loss
 from dort_compare.trace.four_executions import MEMORY
 
-MAX_RUNS = 8
+MAX_RUNS = 32
 """Of each graph so many runs are compared: one that a loop, or each of several layers, runs has more than one."""
 
 
@@ -67,7 +67,7 @@ def compare(
         compile_backends: other backends of torch.compile, such as "inductor", whose outputs and gradients are held to
             the same reference.
         options: everything else (``exporter``, ``target_opset``, ...) goes to DebugBackend. Of a graph that runs more
-            than once, as in a loop around a graph break, the first ``max_runs`` are compared, by default 8; the rows
+            than once, as in a loop around a graph break, the first ``max_runs`` are compared, by default 32; the rows
             are those of the first of them in which a value departs by itself, or else inherits.
 
     Raises DortError, or one of its subclasses, for what cannot be compared; divergence is not an error.

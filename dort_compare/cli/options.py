@@ -15,7 +15,7 @@ SOURCES = ("native", "hf")
 EXPORTERS = ("native", "torch")
 ENGINES = ("ort", "reference")
 MEMORY = 32
-MAX_RUNS = 8
+MAX_RUNS = 32
 MOST_VERBOSE = 3
 """The choices of the rooms below, which import torch; a test holds them to be the same."""
 
