@@ -14,6 +14,7 @@ from dort_compare import compare
 from dort_compare.api import MAX_RUNS
 from dort_compare.errors import ExecutionError
 from dort_compare.lowering import registry
+from dort_compare.measure.before_onnx.tracing import Tracing
 from dort_compare.measure.rows import Row
 from dort_compare.offline import check
 from dort_compare.report import Report
@@ -170,6 +171,29 @@ def test_the_module_is_the_one_that_ran(limit: float, path: str, monkeypatch: py
     assert first is not None
     assert (first.target, first.module) == ("aten.tanh.default", path)
     assert {row.module for row in report.rows if row.graph == first.graph} == {path}
+
+
+def test_modules_of_backward_graphs_and_of_half_precision_are_the_ones_that_ran() -> None:
+    """The gradient of the last block is the first that is computed."""
+    report = compare(Blocks().half(), (small().half().requires_grad_(),), backward=True)
+    modules = {row.phase: row.module for row in report.rows if row.run == 1}
+    assert modules == {"forward": "blocks.0.0", "backward": "blocks.2.0"}
+    assert report.precision.closest is not None
+    assert report.precision.closest.module in modules.values()
+
+
+def test_a_graph_that_runs_otherwise_on_torchs_kernels_tells_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Tracing.modules
+    monkeypatch.setattr(Tracing, "modules", lambda tracing, graph, ran: right(tracing, graph, ran + 1))
+    report = compare(Blocks(), (small().requires_grad_(),), backward=True)
+    assert {row.module for row in report.rows} == {""}
+
+
+def test_a_module_that_a_compiled_function_is_given_has_no_other_ones_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python is in no module of the model as that runs: nobody knows which one it is given."""
+    plant(monkeypatch, aten.tanh.default, 0.5)
+    (cause,) = compare(Layers(), (small(),)).causes
+    assert (cause.run, cause.module) == (3, "layer")
 
 
 def test_a_dump_holds_the_run_that_departs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

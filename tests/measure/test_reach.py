@@ -54,6 +54,12 @@ def test_a_gradient_is_known_by_its_name_and_an_output_by_its_place() -> None:
     assert not lineage.may_be(0, "exp", "gradient", "left.weight")
 
 
+def test_gradients_have_the_names_of_inputs_where_the_caller_has_none() -> None:
+    """As in a dump of a backend that nobody told the names of parameters."""
+    lineage = Lineage([replace(run, input_names={}) for run in runs_of_two()])
+    assert lineage.reached(0, "exp").gradients == ("primals_1", "primals_2")
+
+
 def test_a_value_reaches_its_own_branch_in_forward_and_backward() -> None:
     runs = runs_of_two()
     lineage = Lineage(runs)
