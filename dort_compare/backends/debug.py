@@ -152,7 +152,7 @@ class DebugBackend:
             arguments.clear()
             with _RECORDING:
                 is_first = graph.record(taken, next(_RUNS))
-                if is_first:
+                if is_first and self._dump:
                     self.dump_run(graph, graph.named_inputs())
             computed = graph.program.computed(*taken)
             if is_first and self._kept is not None:
