@@ -1,4 +1,4 @@
-"""ONNX models as protobuf has them: a copy, and other nodes in the place of a graph's own."""
+"""ONNX models as protobuf has them: a copy, other nodes in the place of a graph's own, and names that are free."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def replace_nodes(graph: onnx.GraphProto | onnx.FunctionProto, nodes: Iterable[o
     kept = list(nodes)
     del graph.node[:]
     graph.node.extend(kept)
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """``name``, longer where it is ``taken``, among which it is from now on."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from dort_compare.captures import bodies
-from dort_compare.protos import copy_of
+from dort_compare.protos import copy_of, free_name
 
 
 def with_names_of_their_own(model: onnx.ModelProto, ours: Sequence[str] = ()) -> onnx.ModelProto:
@@ -34,7 +34,7 @@ def with_names_of_their_own(model: onnx.ModelProto, ours: Sequence[str] = ()) ->
         if fitting is ours:
             del value.metadata_props[:]
         if i != keeps[value.name]:
-            name = _free(wanted, taken)
+            name = free_name(wanted, taken)
             copy.graph.node.append(helper.make_node("Identity", [value.name], [name], name=name))
             value.name = name
     return copy
@@ -48,11 +48,3 @@ def _names_in(graph: onnx.GraphProto) -> Iterator[str]:
         yield from (*node.input, *node.output)
         for body in bodies(node):
             yield from _names_in(body)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """``name``, longer where it is taken."""
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name

@@ -15,6 +15,7 @@ from onnx_ir.tensor_adapters import to_torch_dtype
 
 from dort_compare import provenance
 from dort_compare.dtypes import ONNX_HALF, dtype_name
+from dort_compare.protos import free_name
 from dort_compare.rewrites.graph import holds_graphs
 from dort_compare.runtime.opsets import loads
 from dort_compare.runtime.providers import Provider
@@ -39,10 +40,10 @@ def with_kernels(
     if not any(probe.lacks_half_kernel(node, dtypes) for node in model.graph.all_nodes()):
         return model
     raised = model.clone()
-    names = _Names(raised.graph)
+    taken = _names_in(raised.graph)
     for node in list(raised.graph.all_nodes()):
         if probe.lacks_half_kernel(node, dtypes):
-            _raise(node, names)
+            _raise(node, taken)
     return raised
 
 
@@ -113,22 +114,13 @@ class _Probe:
         return model.SerializeToString()
 
 
-class _Names:
-    """Names that no value and no node of a graph and those nested in it has: casts may stand in it already."""
-
-    def __init__(self, graph: ir.Graph) -> None:
-        nodes = list(graph.all_nodes())
-        made = (value.name for node in nodes for value in node.outputs)
-        graphs = (graph, *graph.subgraphs())
-        given = (value.name for each in graphs for value in (*each.inputs, *each.initializers.values()))
-        self._taken = {*made, *given, *(node.name for node in nodes)}
-
-    def new(self, name: str) -> str:
-        """``name``, longer where it is taken."""
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        return name
+def _names_in(graph: ir.Graph) -> set[str]:
+    """The names of all values and nodes of a graph and of those nested in it: casts may stand in it already."""
+    nodes = list(graph.all_nodes())
+    made = (value.name for node in nodes for value in node.outputs)
+    graphs = (graph, *graph.subgraphs())
+    given = (value.name for each in graphs for value in (*each.inputs, *each.initializers.values()))
+    return {name for name in (*made, *given, *(node.name for node in nodes)) if name}
 
 
 def _touches(node: ir.Node, dtype: ir.DataType) -> bool:
@@ -142,7 +134,7 @@ def _is_cast(model: bytes, providers: Sequence[Provider]) -> bool:
         return loads(model, providers, path) and any(node.op_type == "Cast" for node in onnx.load(path).graph.node)
 
 
-def _raise(node: ir.Node, names: _Names) -> None:
+def _raise(node: ir.Node, taken: set[str]) -> None:
     graph = node.graph
     assert graph is not None
     metadata = {**node.metadata_props, provenance.COMPUTED_IN: "float32"}
@@ -153,12 +145,13 @@ def _raise(node: ir.Node, names: _Names) -> None:
             continue
         if value not in casts:
             name = f"{node.name}.input{i}"
-            casts[value] = _cast(value, names.new(f"{name}.float32"), _FLOAT, names.new(name), metadata)
+            casts[value] = _cast(value, free_name(f"{name}.float32", taken), _FLOAT, free_name(name, taken), metadata)
             graph.insert_before(node, casts[value])
         node.replace_input_with(i, casts[value].outputs[0])
     for i, value in enumerate(node.outputs):
         if value.dtype in ONNX_HALF:
-            cast = _round_back(value, names.new(f"{value.name}.float32"), names.new(f"{node.name}.output{i}"), metadata)
+            wide, name = free_name(f"{value.name}.float32", taken), free_name(f"{node.name}.output{i}", taken)
+            cast = _round_back(value, wide, name, metadata)
             graph.insert_after(node, cast)
 
 
