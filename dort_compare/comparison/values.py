@@ -76,10 +76,13 @@ class Examination:
         for each in recorded:
             is_behind = any(found.departs for _, found in shown)
             lowered = partial(self._lowered, each.graph, shipped, precision, is_behind=is_behind)
-            found = _worst(map(lowered, each.runs), observed)
+            found = _worst(map(lowered, each.runs))
+            observed += found.observed
             shown.append((each.graph.runs[found.run.number - 1].number, found))
             if optimized is not None:
-                optimized += self._worst_optimized(each, found.rows, observed).optimized
+                other = self._worst_optimized(each, found.rows)
+                observed += other.observed
+                optimized += other.optimized
         rows = tuple(row for _, found in sorted(shown, key=itemgetter(0)) for row in found.rows)
         return Values(rows, optimized, tuple(observed), precision.seen)
 
@@ -91,9 +94,8 @@ class Examination:
         unseen = {seen.graph for seen in values.observed if not seen.ok}
         for each in recorded:
             rows = [row for row in values.rows if row.graph == each.graph.index]
-            observed: list[Observed] = []
             try:
-                found = self._worst_optimized(each, rows, observed)
+                found = self._worst_optimized(each, rows)
             except Exception as problem:  # noqa: BLE001  (nobody asked for it: the verdict stands without)
                 graph, told = each.graph, one_line(problem)
                 _LOG.debug("%s graph %d is not compared optimized: %s", graph.phase, graph.index, told)
@@ -101,7 +103,7 @@ class Examination:
             if each.graph.index not in unseen and not found.departs:
                 continue
             optimized = (values.optimized or _NONE) + found.optimized
-            values = replace(values, optimized=optimized, observed=(*values.observed, *observed))
+            values = replace(values, optimized=optimized, observed=(*values.observed, *found.observed))
         return values
 
     def _lowered(
@@ -129,9 +131,9 @@ class Examination:
         kept = results and results.values()
         return Observer(run.phase, run.index, "lowered", kept or again(), again if kept else None, run.number)
 
-    def _worst_optimized(self, recorded: Recorded, rows: Sequence[Row], observed: list[Observed]) -> _RunValues:
-        """Of the optimized models; ``rows`` are those of the lowered one, ``observed`` as of ``_worst``."""
-        return _worst((self._optimized(recorded.graph, run, rows) for run in recorded.runs), observed)
+    def _worst_optimized(self, recorded: Recorded, rows: Sequence[Row]) -> _RunValues:
+        """Of the optimized models; ``rows`` are those of the lowered one."""
+        return _worst(self._optimized(recorded.graph, run, rows) for run in recorded.runs)
 
     def _optimized(self, graph: CompiledGraph, run: GraphRun, rows: Sequence[Row]) -> _RunValues:
         """The values of a graph's optimized model, and what was seen of the program's results beside them."""
@@ -155,12 +157,12 @@ def _named(run: GraphRun) -> str:
     return f"{run.phase} graph" + (f", run {run.number}" if run.number > 1 else "")
 
 
-def _worst(runs: Iterator[_RunValues], observed: list[Observed]) -> _RunValues:
-    """Of the runs of a graph, one at least, the first of those with the worst status; none is measured behind one in
-    which a value departs by itself. What was ``observed`` of those measured is added to that."""
+def _worst(runs: Iterator[_RunValues]) -> _RunValues:
+    """Of the runs of a graph, one at least, the first of those with the worst status, with what was observed of all
+    that were measured: none is behind one in which a value departs by itself."""
     worst = next(runs)
-    observed += worst.observed
+    observed = [*worst.observed]
     while not worst.departs and (later := next(runs, None)):
         observed += later.observed
         worst = max(worst, later, key=lambda found: found.severity)
-    return worst
+    return replace(worst, observed=observed)
