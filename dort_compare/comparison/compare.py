@@ -76,13 +76,13 @@ class _Ran:
     graph_breaks: tuple[str, ...]
     shipped: dict[int, Results]
 
-    def recorded(self, given: Mapping[str, torch.Tensor]) -> list[Recorded]:
-        """The graphs that ran, in the order of their first runs.
+    def recorded(self, given: Mapping[str, torch.Tensor]) -> list[tuple[CompiledGraph, list[GraphRun]]]:
+        """The graphs that ran, in the order of their first runs, each with its recorded runs.
 
         Raises StaleRecordError where what the first run of one read has been written since; later ones are left out.
         """
         graphs = sorted((graph for graph in self.graphs if graph.runs), key=lambda graph: graph.runs[0].number)
-        return [Recorded(graph, [*_still(graph_runs(graph, given))]) for graph in graphs]
+        return [(graph, [*_still(graph_runs(graph, given))]) for graph in graphs]
 
 
 class _Stages:
@@ -156,12 +156,12 @@ class _Stages:
 
     def _recorded(self, ran: _Ran, tracing: Tracing) -> list[Recorded]:
         """The graphs with their runs, and in which modules these are; the dump comes to know their inputs by name."""
-        recorded = [
-            Recorded(each.graph, _in_modules(each.runs, tracing.modules(each.graph.traced, each.graph.ran)))
-            for each in ran.recorded(self._subject.given)
-        ]
-        for each in recorded:
-            self._backend.name_inputs(each.graph.index, each.runs[0].input_names)
+        recorded = []
+        for graph, runs in ran.recorded(self._subject.given):
+            modules = tracing.modules(graph.traced, graph.ran)
+            placed = [replace(run, modules=known) for run, known in zip(runs, modules, strict=False)]
+            recorded.append(Recorded(graph, placed))
+            self._backend.name_inputs(graph.index, runs[0].input_names)
         return recorded
 
     def _lineage(self, recorded: Sequence[Recorded]) -> Lineage:
@@ -203,11 +203,6 @@ class _Stages:
             settings={**settings(self._subject.call, self._backend.options, self._dynamic), **asdict(self._effort)},
             environment=environment(),
         )
-
-
-def _in_modules(runs: Sequence[GraphRun], modules: Sequence[Mapping[str, str]]) -> list[GraphRun]:
-    """The runs with their ``modules``, where these are known."""
-    return [replace(run, modules=known) for run, known in zip(runs, modules, strict=False)] if modules else list(runs)
 
 
 def _asking(

@@ -133,10 +133,12 @@ class Tracing:
     def modules(self, graph: TracedGraph, ran: int) -> list[Mapping[str, str]]:
         """For each run of a graph the paths of modules by FX node, where Python is in a module as the graph runs: to
         torch, which traces the code of many modules of a class once, paths begin there, and no module is named where
-        they do. Nothing where the graph, which ``ran`` so often in ONNX Runtime, did not here."""
+        they do. None are known where the graph, which ``ran`` so often in ONNX Runtime, did not here."""
         runs = self._runs.get(graph, [])
+        if len(runs) != ran:
+            return [{}] * ran
         nodes = graph.graph_module.graph.nodes
-        return [{node.name: run.module_of(node) for node in nodes if run.active} for run in runs if len(runs) == ran]
+        return [{node.name: run.module_of(node) for node in nodes if run.active} for run in runs]
 
     def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, Lookout]:
         lookout = Lookout(self._model, run, see)
