@@ -328,13 +328,16 @@ class Levelled(nn.Module):
         return x + 1, x.exp() - self.level
 
 
-class Levelling(nn.Module):
-    def __init__(self) -> None:
+class Carried(nn.Module):
+    """A cell in a loop, which hands on what it returns first, and of which the last round's second is returned."""
+
+    def __init__(self, cell: nn.Module, rounds: int) -> None:
         super().__init__()
-        self.cell = Levelled()
+        self.cell = cell
+        self.rounds = rounds
 
     def forward(self, x: Tensor) -> Tensor:
-        for _ in range(ROUNDS):
+        for _ in range(self.rounds):
             x, y = self.cell(x)
             torch._dynamo.graph_break()
         return y
@@ -343,7 +346,7 @@ class Levelling(nn.Module):
 def test_where_none_departs_the_run_is_shown_in_which_a_value_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
     right = registry.registered()[aten.exp.default]
     monkeypatch.setitem(registry._TABLE, aten.exp.default, lambda op, x: op.Mul(right(op, x), 1 + 2.0**-21))
-    report = compare(Levelling(), (torch.zeros(2, 3),))
+    report = compare(Carried(Levelled(), ROUNDS), (torch.zeros(2, 3),))
     assert report.verdict == "agree", str(report)
     assert {row.run for row in report.rows} == {3}
     assert [row.target for row in report.rows if row.status == "inherits"] == ["aten.sub.Tensor"]
@@ -362,24 +365,12 @@ class Scaled(nn.Module):
         return x, (x * 1e-30) @ self.weight
 
 
-class Scaling(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = Scaled()
-
-    def forward(self, x: Tensor) -> Tensor:
-        for _ in range(3):
-            x, y = self.cell(x)
-            torch._dynamo.graph_break()
-        return y
-
-
 @pytest.mark.parametrize("asked_for", [True, False])
 def test_an_optimizer_that_harms_a_later_run_alone_is_seen(
     asked_for: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
-    report = compare(Scaling(), (torch.ones(2, 3),), optimized=asked_for, dump=tmp_path)
+    report = compare(Carried(Scaled(), 3), (torch.ones(2, 3),), optimized=asked_for, dump=tmp_path)
     first = report.first_divergence
     assert first is not None
     assert (first.target, first.run) == ("aten.mm.default", 3)
@@ -428,7 +419,7 @@ def test_a_program_that_departs_in_a_later_run_alone_says_in_which(
 
     monkeypatch.setattr("dort_compare.runtime.session.harmful_for", lambda *_: [])
     monkeypatch.setattr("dort_compare.measure.optimized.optimized_model", refusing)
-    cause = compare(Scaling(), (torch.ones(2, 3),), dump=tmp_path).first_divergence
+    cause = compare(Carried(Scaled(), 3), (torch.ones(2, 3),), dump=tmp_path).first_divergence
     assert cause is not None
     assert cause.reason.startswith("in run 3 of its graph: the program that ran departs from its lowered model")
     assert cause.run == 3
