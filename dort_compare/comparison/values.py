@@ -67,7 +67,7 @@ class Examination:
         """The values of the lowered models, and of the optimized ones where they are asked for.
 
         ``shipped`` is what the programs computed as the model ran, each for the first time, by graph; it is emptied on
-        the way. ``precision`` is of first runs.
+        the way.
         """
         shown: list[tuple[int, _RunValues]] = []
         observed: list[Observed] = []
@@ -118,7 +118,7 @@ class Examination:
         """The values of a graph's lowered model, with pictures; ``is_behind`` as of ``graph_rows``."""
         pictures = Pictures()
         observer = self._lowered_observer(graph, run, shipped.pop(graph.index, None))
-        watches = (observer.see, pictures.see, *([precision.graph(run)] if run.number == 1 else []))
+        watches = (observer.see, pictures.see, precision.graph(run))
         memory, repeats = self._effort.memory, self._effort.repeats
         rows = graph_rows(run, memory=memory, repeats=repeats, watches=watches, is_behind=is_behind)
         shown = pictures.on(self._waiting.each(f"values of the {_named(run)}", rows, run.calls))

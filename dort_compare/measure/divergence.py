@@ -120,7 +120,7 @@ def at_row(row: Row, lineage: Lineage | None) -> Divergence:
 
 
 def in_run(number: int) -> str:
-    """What stands before a reason that holds in a later run of a graph: "in run 3 of its graph: "."""
+    """What stands before what is told of a later run of a graph: "in run 3 of its graph: "."""
     return f"in run {number} of its graph: " if number > 1 else ""
 
 

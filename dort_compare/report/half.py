@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from dort_compare.measure.divergence import in_run
 from dort_compare.measure.half.precision import Precision, RangeUse
 from dort_compare.measure.half.suggestion import KeptNode, Suggestion
 
@@ -18,7 +19,7 @@ def precision_lines(precision: Precision) -> list[str]:
     closest = precision.closest
     lines[0] += f"; {_place(closest)} comes closest to the end of its range, {closest.use.head_room:.1f} powers of two"
     origins = precision.origins
-    lines += [f"  {_place(each)} {_what(each)}" for each in origins[:_SHOWN]]
+    lines += [f"  {in_run(each.run)}{_place(each)} {_what(each)}" for each in origins[:_SHOWN]]
     rest = len(precision.ranges) - min(len(origins), _SHOWN)
     return [*lines, f"  and {rest} more, most of which follow from these"] if rest else lines
 

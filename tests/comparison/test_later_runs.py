@@ -182,6 +182,16 @@ def test_modules_of_backward_graphs_and_of_half_precision_are_the_ones_that_ran(
     assert report.precision.closest.module in modules.values()
 
 
+@pytest.mark.parametrize(("start", "run"), [(2e4, 2), (9e3, 3)])
+def test_half_precision_is_told_of_the_run_in_which_it_is_worst(start: float, run: int) -> None:
+    """Each round doubles its argument: its end is near in a round before, and nothing but infinities come behind."""
+    report = compare(Repeated().half(), (torch.full((2, 3), start).half(), 3))
+    (overflow,) = [each for each in report.precision.origins if each.finding == "overflows"]
+    assert (overflow.target, overflow.run) == ("aten.mul.Tensor", run)
+    assert f"in run {run} of its graph: inference {overflow.fx_node} " in str(report)
+    assert report.precision.half_values == len(report.rows)
+
+
 def test_a_graph_that_runs_otherwise_on_torchs_kernels_tells_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Tracing.modules
     monkeypatch.setattr(Tracing, "modules", lambda tracing, graph, ran: right(tracing, graph, ran + 1))
@@ -250,13 +260,6 @@ def test_sizes_may_change_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> No
     plant(monkeypatch, aten.tanh.default, 5.0)
     (cause,) = compare(Growing(), (small(),), dynamic=True).causes
     assert (cause.target, cause.run > 1) == ("aten.tanh.default", True)
-
-
-def test_use_of_the_range_is_that_of_first_runs() -> None:
-    x = torch.full((2, 3), 100.0, dtype=torch.float16)
-    report, first = (compare(Repeated().half(), (x, 8), max_runs=max_runs) for max_runs in (8, 1))
-    assert len(report.graphs) == 1
-    assert report.precision == first.precision
 
 
 def test_runs_that_are_not_compared_are_told() -> None:
@@ -424,3 +427,8 @@ def test_a_program_that_departs_in_a_later_run_alone_says_in_which(
     assert cause.reason.startswith("in run 3 of its graph: the program that ran departs from its lowered model")
     assert cause.run == 3
     assert {row.run for row in check(tmp_path).rows} == {3}
+
+
+def test_changes_of_dtype_are_counted_once() -> None:
+    (cast,) = compare(Repeated().half(), (small(),)).precision.casts
+    assert (cast.target, cast.from_dtype) == ("aten.mul.Tensor", "float16")

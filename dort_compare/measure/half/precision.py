@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,13 @@ from dort_compare.measure.rows import json_number
 from dort_compare.trace import GraphRun, Step
 
 Finding = Literal["overflows", "near the range", "underflows", "holds no digit"]
+_GRAVITY: Mapping[Finding | None, int] = {
+    None: 0,
+    "near the range": 1,
+    "underflows": 2,
+    "holds no digit": 3,
+    "overflows": 4,
+}
 _NEAR = 2.0
 """Powers of two below the end of the range."""
 _MANY = 0.1
@@ -35,13 +42,14 @@ class RangeUse(NodePlace):
     """How one half-precision value uses its dtype.
 
     ``finding`` is what is remarkable of it, if anything; ``inherits`` says that an operand has the same finding, so
-    that it does not begin here.
+    that it does not begin here. ``run`` is the run of its graph, from 1, that this is of.
     """
 
     dtype: str
     use: Use
     finding: Finding | None
     inherits: bool
+    run: int
 
     def to_json(self) -> dict[str, Any]:
         found = asdict(self)
@@ -53,8 +61,9 @@ class RangeUse(NodePlace):
 class Precision:
     """Where dtypes change, and the half-precision values with a finding, in order of execution.
 
+    Of a graph that runs more than once each value is told once, of the run in which it has the gravest finding.
     ``half_values`` counts the tensors that half-precision ops compute, views aside; ``closest`` is the one with the
-    least head-room.
+    least head-room in any run.
     """
 
     casts: tuple[Cast, ...] = ()
@@ -77,23 +86,24 @@ class Precision:
 
 
 class PrecisionWatch:
-    """Sees every step of every graph, and keeps what is worth telling."""
+    """Sees every step of every run of a graph, and keeps what is worth telling."""
 
     def __init__(self) -> None:
         self._casts: list[Cast] = []
-        self._ranges: list[RangeUse] = []
-        self._half_values = 0
+        self._uses: dict[tuple[int, str], RangeUse] = {}
         self._closest: RangeUse | None = None
 
     def graph(self, run: GraphRun) -> Watch:
         """What is shown the values of ``run``, in the order of the graph."""
-        self._casts.extend(casts_of(run))
+        if run.number == 1:
+            self._casts.extend(casts_of(run))
         astray: set[str] = set()
         return lambda executed, *_: self._see(run, executed.step, astray)
 
     @property
     def seen(self) -> Precision:
-        return Precision(tuple(self._casts), tuple(self._ranges), self._half_values, self._closest)
+        ranges = tuple(use for use in self._uses.values() if use.finding)
+        return Precision(tuple(self._casts), ranges, len(self._uses), self._closest)
 
     def _see(self, run: GraphRun, step: Step, astray: set[str]) -> None:
         value, inherits = step.value, not astray.isdisjoint(step.operands)
@@ -105,10 +115,10 @@ class PrecisionWatch:
         finding = _finding(use)
         if finding is not None and finding != "near the range":
             astray.add(step.node.name)
-        found = RangeUse.at(run, step.node, dtype_name(value.dtype), use, finding, inherits)
-        self._half_values += 1
-        if finding is not None:
-            self._ranges.append(found)
+        found = RangeUse.at(run, step.node, dtype_name(value.dtype), use, finding, inherits, run.number)
+        known = self._uses.setdefault((run.index, step.node.name), found)
+        if _GRAVITY[found.finding] > _GRAVITY[known.finding]:
+            self._uses[run.index, step.node.name] = found
         if self._closest is None or use.head_room < self._closest.use.head_room:
             self._closest = found
 

@@ -80,7 +80,7 @@ function precisionSection(report, open) {
     make("p", {}, `${count(many, "half-precision value")}, ${count(casts.length, "change")} of dtype.`,
       closest ? ` Closest to the end of its range: ${closest.fx_node}, whose largest element ${number(closest.largest)} leaves ${number(closest.head_room)} powers of two of ${closest.dtype}.` : ""),
     suggestionPart(report.suggest_fp32),
-    ranges.length ? table("Values with a finding", [["finding", finding], ...where, ["dtype", (each) => each.dtype], ["largest", (each) => number(each.largest), "number"],
+    ranges.length ? table("Values with a finding", [["finding", finding], ...where, ["run", (each) => each.run ?? 1, "number"], ["dtype", (each) => each.dtype], ["largest", (each) => number(each.largest), "number"],
       ["head-room, powers of two", (each) => number(each.head_room), "number"], ["overflowed", (each) => share(each.overflowed), "number"], ["underflowed", (each) => share(each.underflowed), "number"], ["wrong", (each) => share(each.wrong), "number"]],
     [...ranges].sort((one, other) => one.inherits - other.inherits), 50) : make("p", {}, "No value overflows, underflows or loses all its digits."),
     casts.length ? table("Changes of dtype", [["from", (each) => each.from_dtype], ["to", (each) => each.to_dtype], ...where], casts, 50) : null);
