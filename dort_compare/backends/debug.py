@@ -132,10 +132,11 @@ class DebugBackend:
             order = graph.runs[number - 1].number
             self._dump.add_inputs(self._dumped[graph.index], inputs, order, number)
 
-    def name_inputs(self, graph: int, names: Mapping[str, str]) -> None:
-        """Lets the dump, if there is one, know the caller's names of inputs of the graph of that index."""
+    def name_run(self, graph: int, inputs: Mapping[str, str], modules: Mapping[str, str]) -> None:
+        """Lets the dump, if there is one, know of the run that it holds of the graph of that index the caller's names
+        of ``inputs``, and ``modules``, paths by FX node that the nodes do not know themselves."""
         if self._dump and graph in self._dumped:
-            self._dump.add_input_names(self._dumped[graph], names)
+            self._dump.add_names(self._dumped[graph], inputs, modules)
 
     def _keep(self, graph: CompiledGraph) -> Boxed:
         graph.program.model.metadata_props[provenance.GRAPH] = str(graph.index)

@@ -155,13 +155,13 @@ class _Stages:
         return tracing
 
     def _recorded(self, ran: _Ran, tracing: Tracing) -> list[Recorded]:
-        """The graphs with their runs, and in which modules these are; the dump comes to know their inputs by name."""
+        """The graphs with their runs, and in which modules these are; the dump comes to know the names."""
         recorded = []
         for graph, runs in ran.recorded(self._subject.given):
             modules = tracing.modules(graph.traced, graph.ran)
             placed = [replace(run, modules=known) for run, known in zip(runs, modules, strict=False)]
             recorded.append(Recorded(graph, placed))
-            self._backend.name_inputs(graph.index, runs[0].input_names)
+            self._backend.name_run(graph.index, placed[0].input_names, placed[0].modules)
         return recorded
 
     def _lineage(self, recorded: Sequence[Recorded]) -> Lineage:
@@ -178,7 +178,7 @@ class _Stages:
             if number := later.get(each.graph.index):
                 run = each.runs[number - 1]
                 self._backend.dump_run(each.graph, run.inputs, number)
-                self._backend.name_inputs(run.index, run.input_names)
+                self._backend.name_run(run.index, run.input_names, run.modules)
 
     def _report(
         self, ran: _Ran, recorded: Sequence[Recorded], values: Values, found: Whole, lineage: Lineage

@@ -35,8 +35,8 @@ class DumpedGraph:
 
     ``number`` counts the graphs of the dump, ``run`` is larger the later the run was that is recorded of a graph (None
     for one that did not run), and ``of_graph`` counts the runs of this one, from 1. ``unreadable`` says why a graph
-    cannot be run again. ``input_names`` holds the caller's names of inputs, such as those of parameters. ``is_piece``
-    says whether it is a piece of a graph that was cut.
+    cannot be run again. ``input_names`` holds the caller's names of inputs, such as those of parameters, ``modules``
+    the paths that a ``GraphRun`` has. ``is_piece`` says whether it is a piece of a graph that was cut.
     """
 
     folder: Path
@@ -49,6 +49,7 @@ class DumpedGraph:
     unreadable: str | None = None
     has_constants: bool = False
     input_names: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
     is_piece: bool = False
 
     def fx_text(self) -> str:
@@ -171,13 +172,11 @@ def _damaged(folder: Path) -> DumpError:
 
 def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> DumpedGraph:
     """Raises KeyError, TypeError, AttributeError or ValueError for an entry that the writer would not have made."""
-    names = dict(entry.get("input_names", {}))
+    names, modules = dict(entry.get("input_names", {})), dict(entry.get("modules", {}))
     texts = {key: entry[key] for key in ("compile_id", "unreadable") if entry.get(key) is not None}
     run, of_graph, is_piece = entry.get("run"), entry.get("number", 1), entry.get("is_piece", False)
-    if not all(isinstance(text, str) for text in (*texts.values(), *names.values())) or type(run) not in (
-        int,
-        NoneType,
-    ):
+    all_texts = (*texts.values(), *names.values(), *modules.values())
+    if not all(isinstance(text, str) for text in all_texts) or type(run) not in (int, NoneType):
         raise TypeError(name)
     if entry["phase"] not in get_args(Phase) or not isinstance(is_piece, bool) or type(of_graph) is not int:
         raise ValueError(name)
@@ -190,6 +189,7 @@ def _graph(folder: Path, name: str, number: int, entry: dict[str, Any]) -> Dumpe
         of_graph=of_graph,
         has_constants="constants" in entry,
         input_names=names,
+        modules=modules,
         is_piece=is_piece,
         **texts,
     )

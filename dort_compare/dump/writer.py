@@ -109,10 +109,11 @@ class DumpWriter:
                 files.add(file, lambda path: save_tensors(path, tensors))
             entry |= {"inputs": file, "run": order, "number": number}
 
-    def add_input_names(self, name: str, names: Mapping[str, str]) -> None:
-        """Writes the caller's names of inputs of a graph, such as those of parameters."""
+    def add_names(self, name: str, inputs: Mapping[str, str], modules: Mapping[str, str]) -> None:
+        """Writes the caller's names of inputs of a graph, such as those of parameters, and the paths of ``modules`` by
+        FX node that the nodes of the graph do not know themselves."""
         with self._changed() as (manifest, _):
-            manifest["graphs"][name]["input_names"] = dict(names)
+            manifest["graphs"][name] |= {"input_names": dict(inputs), "modules": dict(modules)}
 
     def add_fallbacks(self, fallbacks: Sequence[Mapping[str, str]]) -> None:
         """Writes which FX nodes run in eager torch, and why: the strings that ``Fallback.to_json`` makes of each."""

@@ -98,6 +98,7 @@ def dumped_run(
         input_names=graph.input_names,
         is_piece=graph.is_piece,
         number=graph.of_graph,
+        modules=graph.modules,
     )
 
 

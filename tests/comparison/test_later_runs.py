@@ -192,6 +192,15 @@ def test_half_precision_is_told_of_the_run_in_which_it_is_worst(start: float, ru
     assert report.precision.half_values == len(report.rows)
 
 
+@pytest.mark.parametrize("limit", [0.0, 0.2])
+def test_a_dump_knows_the_module_that_ran(limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, aten.tanh.default, limit)
+    report = compare(Blocks(), (small().requires_grad_(),), backward=True, dump=tmp_path)
+    again = check(tmp_path)
+    assert [row.module for row in again.rows] == [row.module for row in report.rows]
+    assert str(again.causes[0].module) in str(again)
+
+
 def test_a_graph_that_runs_otherwise_on_torchs_kernels_tells_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Tracing.modules
     monkeypatch.setattr(Tracing, "modules", lambda tracing, graph, ran: right(tracing, graph, ran + 1))

@@ -159,7 +159,8 @@ def test_fallbacks_that_are_none(dump: Path, refused: Callable[..., str], found:
         {"phase": "sideways"}, {"phase": None}, {"phase": ["forward"]}, {"run": "0"}, {"run": True}, {"run": 1.5},
         {"number": "1"}, {"number": None},
         {"compile_id": 7}, {"unreadable": "it is not"}, {"unreadable": 1}, {"input_names": 7},
-        {"input_names": {"a": 1}}, {"input_names": "abc"}, {"is_piece": 1}, {"constants": None, "phase": 0},
+        {"input_names": {"a": 1}}, {"input_names": "abc"}, {"modules": 7}, {"modules": {"a": None}},
+        {"is_piece": 1}, {"constants": None, "phase": 0},
     ],
 )  # fmt: skip
 def test_an_edited_entry(dump: Path, refused: Callable[..., str], entry: dict[str, Any]) -> None:

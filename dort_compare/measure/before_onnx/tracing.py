@@ -18,6 +18,7 @@ from dort_compare.measure.before_onnx.modules import ModuleRow, module_rows
 from dort_compare.measure.noise.scatter import Sample, Scatter, samples
 from dort_compare.measure.outcome import OutcomeRow
 from dort_compare.measure.outcome_scatters import Scatters, outcome_scatters, settled
+from dort_compare.provenance import module_path
 from dort_compare.trace import Outcome
 from dort_compare.trace.eager_modules import EagerValue, module_values
 from dort_compare.trace.module_calls import ModuleCalls, Place
@@ -133,12 +134,16 @@ class Tracing:
     def modules(self, graph: TracedGraph, ran: int) -> list[Mapping[str, str]]:
         """For each run of a graph the paths of modules by FX node, where Python is in a module as the graph runs: to
         torch, which traces the code of many modules of a class once, paths begin there, and no module is named where
-        they do. None are known where the graph, which ``ran`` so often in ONNX Runtime, did not here."""
+        they do. Paths that nodes know themselves are left out. None are known where the graph, which ``ran`` so often
+        in ONNX Runtime, did not here."""
         runs = self._runs.get(graph, [])
         if len(runs) != ran:
             return [{}] * ran
-        nodes = graph.graph_module.graph.nodes
-        return [{node.name: run.module_of(node) for node in nodes if run.active} for run in runs]
+        known = {node: module_path(node) for node in graph.graph_module.graph.nodes}
+        return [
+            {node.name: path for node in known if run.active and (path := run.module_of(node)) != known[node]}
+            for run in runs
+        ]
 
     def _run(self, run: RunGraph, see: Callable[[Sighting], None]) -> tuple[Outcome, Lookout]:
         lookout = Lookout(self._model, run, see)
