@@ -16,13 +16,12 @@ from dort_compare.dtypes import HALF, dtype_name
 from dort_compare.errors import UnsupportedGraphError
 from dort_compare.fx_graph import reads_result
 from dort_compare.lowering.inference import Inference
+from dort_compare.lowering.lost_casts import would_lose_cast
 from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.operators import Operator
+from dort_compare.lowering.reductions import OF_NOTHING, axis_from_front, empty_reduction, with_axes_from_front
+from dort_compare.lowering.values import Dim, dtype_of, shape_of
 from dort_compare.provenance import COMPUTED_IN, OPAQUE, NameAuthority, Provenance
-from dort_compare.scalars import is_number
-
-Dim = int | ir.Value
-"""A size: a number, or a 0-d int64 value that holds a symbolic one."""
 
 
 class Builder:
@@ -90,11 +89,11 @@ class Builder:
             if op_type in ("Shape", "Size") and (sizes := _known_sizes(*inputs, **attributes)) is not None:
                 return self.const(sizes if op_type == "Shape" else math.prod(sizes))
             if op_type.startswith("Reduce"):
-                inputs = _with_axes_from_front(*inputs)
-                if op_type in _OF_NOTHING and (reduced := _empty_reduction(*inputs)):
+                inputs = with_axes_from_front(*inputs)
+                if op_type in OF_NOTHING and (reduced := empty_reduction(*inputs)):
                     return self._of_nothing(op_type, inputs[0], reduced, **attributes)
             if op_type in ("ArgMax", "ArgMin"):
-                attributes = {**attributes, "axis": _axis_from_front(inputs[0], attributes["axis"])}
+                attributes = {**attributes, "axis": axis_from_front(inputs[0], attributes["axis"])}
             return self._write(op_type, inputs, attributes, _outputs)
 
         return write
@@ -122,7 +121,7 @@ class Builder:
         assert x.shape is not None
         kept = [d for d in range(len(x.shape)) if keepdims or d not in reduced]
         sizes = [1 if d in reduced else self.own_size(x, d) for d in kept]
-        return self.Expand(self.const(neutral(_OF_NOTHING[op_type], dtype_of(x)), dtype_of(x)), self.dims(sizes))
+        return self.Expand(self.const(neutral(OF_NOTHING[op_type], dtype_of(x)), dtype_of(x)), self.dims(sizes))
 
     def _size_in_a_run(self, x: ir.Value, dim: int) -> ir.Value:
         return self.Squeeze(self.Shape(x, start=dim, end=dim + 1), [0])
@@ -195,7 +194,7 @@ class Builder:
             return value
         if dtype in (torch.uint8, torch.int8) and dtype_of(value) in HALF:
             value = self.Cast(value, to=ir.DataType.FLOAT)
-        if dtype in _NARROW and _is_cut(value):
+        if would_lose_cast(value, dtype):
             value = self.Neg(self.Neg(value))
         return self.Cast(value, to=target)
 
@@ -246,94 +245,3 @@ def _known_sizes(x: ir.Value, *, start: int = 0, end: int | None = None) -> list
     asked = list(x.shape)[start:end]
     known = [size for size in asked if isinstance(size, int)]
     return known if len(known) == len(asked) else None
-
-
-def _with_axes_from_front(x: ir.Value, *axes: Any) -> tuple[Any, ...]:
-    if not axes or not isinstance(axes[0], list):
-        return x, *axes
-    return x, [_axis_from_front(x, axis) for axis in axes[0]]
-
-
-def _axis_from_front(x: ir.Value, axis: int) -> int:
-    """The same axis; one counted from the end is kept by ONNX Runtime (1.31) where the tensor is empty."""
-    return axis if x.shape is None else axis % len(x.shape)
-
-
-def _empty_reduction(x: ir.Value, axes: Any = None) -> set[int]:
-    """The dimensions along which a reduction goes, if one of them is known to be of size 0; none if not."""
-    if isinstance(axes, ir.Value):
-        axes = axes.const_value and axes.const_value.numpy().tolist()
-        if axes is None:
-            return set()
-    if x.shape is None:
-        return set()
-    reduced = {axis % len(x.shape) for axis in axes or range(len(x.shape))}
-    return reduced if any(x.shape[d] == 0 for d in reduced) else set()
-
-
-_OF_NOTHING = {
-    **dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "sum"),
-    "ReduceProd": "prod",
-    "ReduceMax": "amax",
-    "ReduceMin": "amin",
-}
-"""By which reduction of torch's each ends, where it is of no elements."""
-
-
-def shape_of(value: ir.Value) -> tuple[int | torch.SymInt, ...]:
-    """The shape that torch traced for the value of an FX node."""
-    return tuple(fake_of(value).shape)
-
-
-def fake_of(value: ir.Value) -> torch.Tensor:
-    """The fake tensor that torch traced for the value of an FX node; for a symbolic number that number."""
-    return value.meta["val"]
-
-
-_NARROW = (torch.int32, torch.int16, torch.int8, torch.uint32, torch.uint16, torch.uint8)
-_MAY_VANISH = frozenset([
-    "Add", "Concat", "Div", "Expand", "Flatten", "Identity", "Mul", "Pad", "Reshape", "Slice", "Squeeze", "Sub", "Tile",
-    "Transpose", "Unsqueeze",
-])  # fmt: skip
-"""What ONNX Runtime leaves out where it changes nothing, as an addition of 0."""
-
-
-def _is_cut(value: ir.Value) -> bool:
-    """Whether a value is a float cast to int64, as it is or behind what may vanish."""
-    waiting, seen = [value], set[ir.Value]()
-    while waiting:
-        each = waiting.pop()
-        node = each.producer()
-        if node is None or each in seen or each.dtype != ir.DataType.INT64:
-            continue
-        seen.add(each)
-        read = [operand for operand in node.inputs if operand is not None]
-        if node.op_type == "Cast" and is_floating(read[0]):
-            return True
-        waiting += read if node.op_type in _MAY_VANISH else []
-    return False
-
-
-def dtype_of(value: ir.Value) -> torch.dtype:
-    """The dtype that any ONNX value has, which may be wider than what torch traced for its FX node."""
-    assert value.dtype is not None
-    return to_torch_dtype(value.dtype)
-
-
-def is_floating(value: ir.Value) -> bool:
-    """Whether any ONNX value holds floating numbers."""
-    return dtype_of(value).is_floating_point
-
-
-def is_empty(*values: ir.Value | torch.Tensor) -> bool:
-    """Whether torch traced a size of 0 for a value of an FX node or a fake tensor.
-
-    A symbolic size is not asked: that would add a guard, and a size that depends on data has no answer to give.
-    """
-    fakes = (value if isinstance(value, torch.Tensor) else fake_of(value) for value in values)
-    return any(isinstance(size, int) and size == 0 for fake in fakes for size in fake.shape)
-
-
-def is_symbolic_number(value: object) -> bool:
-    """Whether ``value`` stands for a Python number that is symbolic in the FX graph, not for a tensor."""
-    return isinstance(value, ir.Value) and is_number(value.meta.get("val"))

@@ -11,7 +11,8 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import from_torch_dtype
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import Dim, is_empty
 
 State = Sequence[ir.Value]
 Step = Callable[..., State]

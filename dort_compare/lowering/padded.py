@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import Dim, dtype_of
 
 _ON_CUDA = (torch.float32, torch.float64, torch.float16, torch.bool)
 

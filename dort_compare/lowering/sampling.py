@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import opmath
+from dort_compare.lowering.values import shape_of
 
 LINEAR, NEAREST, CUBIC = 0, 1, 2
 """Torch's numbers of the modes of interpolation."""

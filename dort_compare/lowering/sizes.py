@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import Dim
 
 
 def plus(op: Builder, a: Dim, b: Dim) -> Dim:

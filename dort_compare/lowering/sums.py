@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_floating
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.sizes import minus, product, times
+from dort_compare.lowering.values import Dim, dtype_of, is_floating
 
 _MANY = 256
 _MANY_IN_ROWS = {"ReduceSum": 2**12, "ReduceMean": 2**14}

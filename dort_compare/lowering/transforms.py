@@ -14,7 +14,8 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import dtype_of
 
 DENSE = 64
 """Up to this length one matrix does; beyond, smaller ones cost less."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dort_compare import compare
 from dort_compare.lowering import registry
-from dort_compare.lowering.builder import dtype_of
+from dort_compare.lowering.values import dtype_of
 from dort_compare.offline import check
 
 CASES: dict[Any, Callable[[Tensor], Any]] = {

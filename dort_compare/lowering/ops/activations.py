@@ -7,13 +7,14 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.elementary import expm1, sigmoid
 from dort_compare.lowering.ops.erf import erf
 from dort_compare.lowering.ops.logarithm import log1p_of_fraction
 from dort_compare.lowering.ops.operands import Number, Operand, same_shape, scaled
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, shape_of
 
 aten = torch.ops.aten
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32, opmath, raise_half
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import minus, plus
+from dort_compare.lowering.values import Dim, fake_of, shape_of
 
 aten = torch.ops.aten
 

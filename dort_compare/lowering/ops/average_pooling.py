@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.max_pooling import (
     adaptive_windows,
     batch,
@@ -21,6 +21,7 @@ from dort_compare.lowering.ops.max_pooling import (
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.spatial import each
+from dort_compare.lowering.values import is_empty, shape_of
 from dort_compare.lowering.windows import window_sums
 
 aten = torch.ops.aten

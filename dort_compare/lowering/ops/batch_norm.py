@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.normalization import (
     Results,
     affine,
@@ -21,6 +21,7 @@ from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 from dort_compare.lowering.sums import add_up
+from dort_compare.lowering.values import Dim, is_empty, shape_of
 
 aten = torch.ops.aten
 Maybe = ir.Value | None

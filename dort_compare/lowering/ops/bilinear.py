@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -7,9 +7,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Operand, promoted, same_shape
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import fake_of, is_empty, shape_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

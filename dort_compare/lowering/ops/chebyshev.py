@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.inverse import acos
 from dort_compare.lowering.ops.orthogonal import Polynomial, alternating, orthogonal, recurrence
+from dort_compare.lowering.values import dtype_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.ops.matrices import (
     Matrices,
@@ -19,6 +19,7 @@ from dort_compare.lowering.ops.matrices import (
 )
 from dort_compare.lowering.ops.triangular import solved
 from dort_compare.lowering.registry import lowering, lowering_by_name
+from dort_compare.lowering.values import is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import (
     Operand,
     chosen,
@@ -17,6 +17,7 @@ from dort_compare.lowering.ops.operands import (
     promoted_dtype,
 )
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -12,12 +12,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, fake_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.spatial import each
 from dort_compare.lowering.sums import add_up
+from dort_compare.lowering.values import Dim, dtype_of, fake_of, is_empty, shape_of
 
 aten = torch.ops.aten
 _BEGIN = -(2**63)

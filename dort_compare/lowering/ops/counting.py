@@ -7,8 +7,9 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, dtype_of, is_empty
 
 aten = torch.ops.aten
 

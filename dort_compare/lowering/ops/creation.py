@@ -8,11 +8,12 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.ops.symbolic import is_float
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv
+from dort_compare.lowering.values import Dim
 
 aten = torch.ops.aten
 prims = torch.ops.prims

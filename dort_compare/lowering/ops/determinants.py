@@ -6,10 +6,11 @@ import onnx_ir as ir
 import torch
 from torch._prims_common import is_contiguous_or_false
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.lu import Factors, factors_of
 from dort_compare.lowering.ops.matrices import Matrices, diagonal, numbers
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import fake_of
 
 aten = torch.ops.aten
 

@@ -9,8 +9,9 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.layouts import inverse
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, is_empty, shape_of
 
 aten = torch.ops.aten
 

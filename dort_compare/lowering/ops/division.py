@@ -7,12 +7,13 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_empty
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.arithmetic import div
 from dort_compare.lowering.ops.operands import Operand, in_kernel_dtype, kernel_dtype, promoted
 from dort_compare.lowering.ops.rounding import truncated
 from dort_compare.lowering.ops.signs import with_sign
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, fake_of, is_empty
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -5,10 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, fake_of, is_empty
 
 aten = torch.ops.aten
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.embedding_bag_max import gradient_of_largest, largest_of_bags
 from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import plus
+from dort_compare.lowering.values import Dim, fake_of, is_empty, shape_of
 
 aten = torch.ops.aten
 _MEAN, _MAX = 1, 2

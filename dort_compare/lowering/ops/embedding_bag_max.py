@@ -6,7 +6,8 @@ import math
 
 import onnx_ir as ir
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import Dim, dtype_of
 
 
 def largest_of_bags(

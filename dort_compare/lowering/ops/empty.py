@@ -7,8 +7,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim
 from dort_compare.unset import EMPTY, EMPTY_LIKE, NEW_EMPTY
 
 _UNSET = "torch leaves these values as they were in memory"

@@ -11,13 +11,14 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.elementary import elementary
 from dort_compare.lowering.ops.logarithm import log1p
 from dort_compare.lowering.ops.polynomial import polynomial
 from dort_compare.lowering.ops.signs import with_sign
 from dort_compare.lowering.precision import in_float64
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -8,12 +8,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.comparison import takes_halves_apart
 from dort_compare.lowering.ops.operands import flags_dtype
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32, in_int64, raise_narrow
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import fake_of, is_floating, shape_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

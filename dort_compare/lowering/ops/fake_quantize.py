@@ -8,11 +8,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.comparison import larger, smaller
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.precision import raise_half
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, shape_of
 
 aten = torch.ops.aten
 Quantized = tuple[ir.Value, ir.Value]

@@ -9,9 +9,10 @@ from functools import partial
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.transforms import of_complex, of_reals, to_reals
+from dort_compare.lowering.values import dtype_of, shape_of
 
 aten = torch.ops.aten
 

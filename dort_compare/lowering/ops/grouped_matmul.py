@@ -8,11 +8,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering, lowering_by_name
 from dort_compare.lowering.sizes import behind_one_another
+from dort_compare.lowering.values import dtype_of, shape_of
 
 aten = torch.ops.aten
 

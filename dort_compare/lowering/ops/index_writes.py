@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.indexing import are_neighbours, joined
 from dort_compare.lowering.ops.masks import is_mask, without_masks
 from dort_compare.lowering.ops.operands import Number, Operand, chosen, refusing_negative
@@ -15,6 +15,7 @@ from dort_compare.lowering.ops.scattering import reduced_into, scattered
 from dort_compare.lowering.precision import in_float32, raise_half
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import behind_one_another, from_front, product
+from dort_compare.lowering.values import Dim, dtype_of, is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.masks import without_masks
 from dort_compare.lowering.ops.operands import refusing_negative, same_shape
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import behind_one_another
+from dort_compare.lowering.values import is_empty, shape_of
 
 aten = torch.ops.aten
 

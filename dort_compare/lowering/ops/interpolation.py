@@ -13,10 +13,11 @@ import onnx_ir as ir
 import torch
 from torch import Tensor
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.resampling import keys, scale_of
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import is_empty, shape_of
 from dort_compare.lowering.windows import Windows, window_sums
 
 aten = torch.ops.aten

@@ -5,11 +5,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.fake_quantize import along, first, fused, reciprocal, within
 from dort_compare.lowering.ops.operands import Number
 from dort_compare.lowering.ops.reduction import reduce
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import is_empty, shape_of
 
 aten = torch.ops.aten
 Gradients = tuple[ir.Value, ir.Value, ir.Value]

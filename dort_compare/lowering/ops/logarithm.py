@@ -7,11 +7,12 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.elementary import elementary, exp2
 from dort_compare.lowering.ops.operands import in_kernel_dtype
 from dort_compare.lowering.ops.polynomial import polynomial
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

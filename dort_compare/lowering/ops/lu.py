@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.ops.matrices import (
     Matrices,
@@ -23,6 +23,7 @@ from dort_compare.lowering.ops.matrices import (
 )
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import minus, smaller
+from dort_compare.lowering.values import Dim
 
 aten = torch.ops.aten
 

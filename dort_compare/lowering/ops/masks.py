@@ -8,10 +8,11 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import chosen, same_shape
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
+from dort_compare.lowering.values import Dim, shape_of
 
 aten = torch.ops.aten
 

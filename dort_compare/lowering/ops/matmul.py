@@ -5,10 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Number, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
+from dort_compare.lowering.values import Dim, dtype_of, shape_of
 
 
 @dataclass(frozen=True)

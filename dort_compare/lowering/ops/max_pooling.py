@@ -11,12 +11,13 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering.branches import either
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import refusing_negative
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 from dort_compare.lowering.spatial import each
+from dort_compare.lowering.values import Dim, dtype_of, is_empty, shape_of
 from dort_compare.lowering.windows import Windows, windowed
 
 aten = torch.ops.aten

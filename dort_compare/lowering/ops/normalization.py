@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv, product, times
 from dort_compare.lowering.sums import add_up
+from dort_compare.lowering.values import Dim, is_empty, shape_of
 
 aten = torch.ops.aten
 _LONG = 2**16

@@ -5,12 +5,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.choose_qparams import choose_qparams
 from dort_compare.lowering.ops.extremes import extreme
 from dort_compare.lowering.ops.fake_quantize import is_set, on_steps, on_steps_of_channels, where
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -10,8 +10,9 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.dtypes import HALF
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_symbolic_number
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import NARROW, is_exact, opmath
+from dort_compare.lowering.values import dtype_of, fake_of, is_symbolic_number
 
 Number = int | float | bool
 Operand = ir.Value | Number

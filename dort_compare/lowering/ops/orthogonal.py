@@ -8,10 +8,11 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.loops import repeated
 from dort_compare.lowering.ops.operands import in_kernel_dtype
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of
 
 aten = torch.ops.aten
 Polynomial = Callable[[Builder, ir.Value, ir.Value], ir.Value]

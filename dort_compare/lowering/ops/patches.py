@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, shape_of
 from dort_compare.lowering.windows import windowed
 
 aten = torch.ops.aten

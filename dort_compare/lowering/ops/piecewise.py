@@ -10,11 +10,12 @@ import onnx_ir as ir
 import torch
 from torch.torch_version import TorchVersion
 
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.comparison import between, clamp, larger
 from dort_compare.lowering.ops.operands import Number, in_kernel_dtype, scaled
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, fake_of
 
 aten = torch.ops.aten
 _SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()

@@ -7,11 +7,12 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, fake_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.arithmetic import mul
 from dort_compare.lowering.ops.operands import Number, Operand, in_kernel_dtype
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import fake_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

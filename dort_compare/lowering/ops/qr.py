@@ -8,11 +8,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.loops import loop
 from dort_compare.lowering.ops.matrices import Matrices, column, identity, numbers, row, triangle, turned, upright
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import minus, smaller
+from dort_compare.lowering.values import Dim
 
 aten = torch.ops.aten
 

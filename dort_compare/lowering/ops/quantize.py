@@ -8,11 +8,12 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, fake_of, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.fake_quantize import along, reciprocal, within
 from dort_compare.lowering.ops.operands import Number, only, promoted_dtype
 from dort_compare.lowering.precision import opmath
 from dort_compare.lowering.registry import lowering_by_name
+from dort_compare.lowering.values import dtype_of, fake_of, is_floating, shape_of
 
 
 @lowering_by_name(

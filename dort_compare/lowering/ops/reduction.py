@@ -10,11 +10,12 @@ import onnx_ir as ir
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from dort_compare.lowering.builder import Builder, fake_of, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
 from dort_compare.lowering.sums import add_up
+from dort_compare.lowering.values import fake_of, is_floating, shape_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

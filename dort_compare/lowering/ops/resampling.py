@@ -8,9 +8,10 @@ import onnx_ir as ir
 import torch
 from torch import Tensor
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32, opmath
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import shape_of
 from dort_compare.lowering.windows import Windows, window_sums
 
 aten = torch.ops.aten

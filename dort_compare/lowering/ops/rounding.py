@@ -7,9 +7,10 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_floating
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import is_floating
 
 aten = torch.ops.aten
 prims = torch.ops.prims

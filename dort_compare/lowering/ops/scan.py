@@ -12,11 +12,12 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.reduction import widened
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sums import running_sum
+from dort_compare.lowering.values import is_floating, shape_of
 
 aten = torch.ops.aten
 Parts = tuple[ir.Value, ...]

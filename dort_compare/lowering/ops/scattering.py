@@ -7,11 +7,12 @@ import math
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_empty, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.neutral import neutral
 from dort_compare.lowering.ops.operands import Number, refusing_negative, same_shape
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, is_empty, is_floating, shape_of
 
 aten = torch.ops.aten
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, fake_of, is_empty, shape_of
 
 aten = torch.ops.aten
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.matrices import triangle
 from dort_compare.lowering.padded import padded
 from dort_compare.lowering.precision import in_int64
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import from_front, larger, minus, plus, smaller, times
+from dort_compare.lowering.values import Dim, dtype_of, shape_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

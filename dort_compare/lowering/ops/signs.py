@@ -11,10 +11,11 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, dtype_of, is_floating
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Operand, in_kernel_dtype
 from dort_compare.lowering.precision import in_float32, in_int64
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import dtype_of, is_floating
 
 aten = torch.ops.aten
 prims = torch.ops.prims

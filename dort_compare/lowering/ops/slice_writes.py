@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import from_front, larger, plus, smaller
+from dort_compare.lowering.values import Dim, is_empty, shape_of
 
 aten = torch.ops.aten
 _END = 2**63 - 1

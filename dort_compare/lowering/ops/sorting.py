@@ -8,11 +8,12 @@ from collections.abc import Callable
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, is_empty, is_floating, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.extremes import picked
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import floordiv, plus
 from dort_compare.lowering.sums import running_sum
+from dort_compare.lowering.values import Dim, is_empty, is_floating, shape_of
 
 aten = torch.ops.aten
 Pair = tuple[ir.Value, ir.Value]

@@ -7,12 +7,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, Dim, dtype_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import Operand
 from dort_compare.lowering.ops.reduction import Dims, reduce, reduced_dims
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.sizes import product
+from dort_compare.lowering.values import Dim, dtype_of, shape_of
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -9,8 +9,9 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.layouts import inverse, is_contiguous
-from dort_compare.lowering.builder import Builder, Dim, fake_of, is_empty
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, fake_of, is_empty
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -15,9 +15,10 @@ import onnx_ir as ir
 import torch
 
 from dort_compare.lowering import sizes
-from dort_compare.lowering.builder import Builder, Dim, fake_of, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.operands import only
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import Dim, fake_of, shape_of
 from dort_compare.scalars import traced_dtype
 
 aten = torch.ops.aten

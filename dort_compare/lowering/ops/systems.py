@@ -5,12 +5,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.lu import factors_of, order_after, refuse_what_raises, reordered
 from dort_compare.lowering.ops.matrices import Matrices, identity, sizes_of, upright
 from dort_compare.lowering.ops.operands import same_shape
 from dort_compare.lowering.ops.triangular import solved
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import shape_of
 
 aten = torch.ops.aten
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from dort_compare.lowering.builder import Builder, shape_of
+from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.precision import in_float32
 from dort_compare.lowering.registry import lowering
+from dort_compare.lowering.values import shape_of
 
 aten = torch.ops.aten
 
