@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -379,6 +380,23 @@ def test_a_gradient_that_the_model_takes_itself_is_one_line(precision: torch.dty
 
     with pytest.raises(UsageError, match=rf"^{told} .* take (it|that) by torch\.func\.grad$"):
         compare(Slope(), (torch.ones(3, requires_grad=True),), backward=True, autocast=precision)
+
+
+def test_a_gradient_that_the_model_takes_itself_wants_gradients_enabled() -> None:
+    class Force(nn.Module):
+        def __init__(self, enabled: bool) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+            self.enabled = enabled
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.enable_grad() if self.enabled else nullcontext():
+                return torch.autograd.grad(self.lin(x).sin().sum(), x)[0]
+
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(UsageError, match=r"under torch\.no_grad\(\), so let it .* within torch\.enable_grad\(\)$"):
+        compare(Force(enabled=False), (x,))
+    assert compare(Force(enabled=True), (x,)).verdict == "agree"
 
 
 class Transformed(nn.Module):

@@ -23,6 +23,8 @@ _REFUSALS = {
     "a compiled graph returned a view of; let it write a clone",
     "Can't detach views in-place": "the model writes what requires gradients into an argument or buffer that is a view "
     "of another tensor; give a clone of it",
+    "element 0 of tensors does not require grad": "the model takes the gradient of what requires none; without "
+    "backward=True compare runs it under torch.no_grad(), so let it take gradients within torch.enable_grad()",
 }
 """What to do about what torch says of a call or its backward pass."""
 
