@@ -209,6 +209,24 @@ def test_an_output_may_have_the_shape_in_which_the_graph_returns_it(tmp_path: Pa
     assert report.verdict == ("agree" if shape == [2, 5, 4] else "diverge"), str(report)
 
 
+RETURNED_VIEWS = {
+    "turned": lambda y: y.t(),
+    "widened": lambda y: y[:, None].expand(3, 2, 4),
+    "a part": lambda y: y[1:],
+    "two of one value": lambda y: (y.t(), y.view(-1)),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED_VIEWS)
+def test_a_model_may_return_the_views_that_the_graph_returns(tmp_path: Path, name: str) -> None:
+    """Ours returns what they are views of."""
+    other = exported_as_dumped(tmp_path, Of(lambda x: RETURNED_VIEWS[name](x.sin())), torch.randn(3, 4))
+    report = checked(tmp_path, other)
+    assert report.verdict == "agree", str(report)
+    next(node for node in other.graph.node if node.op_type == "Sin").op_type = "Cos"
+    assert [cause.fx_node for cause in checked(tmp_path, other).causes] == ["sin"]
+
+
 FAULTS_OF_NO_NAME = {
     "an index": ("Exp", "Sinh", lambda x: (x.exp() + 1).argmax(-1)),
     "beside what is large": ("Exp", "Sinh", lambda x: torch.cat([x.exp().sin(), x * 1e6], -1) * 2),

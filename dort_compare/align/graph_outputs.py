@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 
 import onnx
 import torch
 from torch import fx
 
 from dort_compare.align.provenance import values_of_fx_nodes
+from dort_compare.align.tensor_types import in_dtype, is_alike, sizes
 from dort_compare.backends.plain_views import base_of
+from dort_compare.fx_graph import returned_by
+from dort_compare.protos import copy_of
 from dort_compare.signature import Signature
 
 
@@ -47,14 +51,63 @@ def _has_all_of(view: torch.Tensor, base: torch.Tensor) -> bool:
     return view.numel() == base.numel() and view.is_contiguous() and base.is_contiguous()
 
 
+def returning_views(own: onnx.ModelProto, other: onnx.ModelProto, graph: fx.GraphModule) -> onnx.ModelProto:
+    """``own``, the model of ``graph``, with outputs that are what the graph returns, where those of ``other`` are that.
+
+    Our models return what torch makes its views of, and what it checks, those of other tools what the graph does.
+    """
+    values = {value.name: value for value in (*own.graph.value_info, *own.graph.output)}
+    stands = {fx_node: values[value.name] for fx_node, value in values_of_fx_nodes(own).items()}
+    nodes = [node for node in returned_by(graph.graph) if isinstance(node, fx.Node)]
+    returned = [stands[node.name] for node in nodes if node.name in stands]
+    theirs = other.graph.output
+    if len(returned) < len(nodes) or not _are_those(theirs, returned):
+        return own
+    shapes = {stands[fx_node].name: found for fx_node, found in returned_shapes(graph).items() if fx_node in stands}
+    is_told = [value.name for value in theirs] == [value.name for value in returned]
+    if not is_told and _are_those(theirs, own.graph.output, shapes):
+        return own
+    copy = copy_of(own)
+    copy.graph.value_info.extend(copy.graph.output)
+    del copy.graph.output[:]
+    copy.graph.output.extend(returned)
+    return copy
+
+
+def _are_those(
+    theirs: Sequence[onnx.ValueInfoProto],
+    ours: Sequence[onnx.ValueInfoProto],
+    shapes: Mapping[str, Set[tuple[int | None, ...]]] = MappingProxyType({}),
+) -> bool:
+    """Whether outputs may stand for these values, in this order, in whatever dtype, or in other ``shapes``, by name."""
+    return len(theirs) == len(ours) and all(
+        is_alike(in_dtype(there.type.tensor_type, here.type.tensor_type.elem_type), here.type.tensor_type)
+        or tuple(sizes(there.type.tensor_type)) in shapes.get(here.name, ())
+        for there, here in zip(theirs, ours, strict=True)
+    )
+
+
 def _sought(graph: fx.GraphModule, model: onnx.ModelProto) -> list[tuple[str, str | None]]:
-    """The FX nodes that a model has to return, each with the value that stands for it, if any does."""
-    stands = values_of_fx_nodes(model)
-    return [(name, stands[name].name if name in stands else None) for name in _required(graph)]
+    """The FX nodes that a model has to return, each with the value that stands for it, if any does: outputs, or what
+    they are views of, not what is only checked."""
+    stands, returned = values_of_fx_nodes(model), {value.name for value in model.graph.output}
+
+    def is_returned(fx_node: str) -> bool:
+        return fx_node in stands and stands[fx_node].name in returned
+
+    found: dict[str, str | None] = {}
+    for name, view in _required(graph):
+        fx_node = view if is_returned(view) and not is_returned(name) else name
+        found[fx_node] = stands[fx_node].name if fx_node in stands else None
+    return list(found.items())
 
 
-def _required(graph: fx.GraphModule) -> list[str]:
-    """Outputs and what they are views of, not what is only checked."""
+def _required(graph: fx.GraphModule) -> list[tuple[str, str]]:
+    """What a graph computes for its outputs, each with the output, which may be a view of it."""
     signature = Signature.of(graph)
-    checked = {check.name for check in signature.checks}
-    return [name for name in signature.computed if name not in checked]
+    pairs = ((output.base if output.view else output, output) for output in signature.outputs)
+    return [
+        (base.name, output.name)
+        for base, output in pairs
+        if base is not None and base.name in signature.computed and base.name and output.name
+    ]

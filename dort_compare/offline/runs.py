@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from dort_compare.align.adopted import adopted, typed
-from dort_compare.align.graph_outputs import returned_shapes
+from dort_compare.align.graph_outputs import returned_shapes, returning_views
 from dort_compare.align.returned_twice import with_names_of_their_own
 from dort_compare.dump.model_file import files_of, read_model
 from dort_compare.dump.reader import Device, DumpedGraph, files_in, graphs_in
@@ -81,6 +81,7 @@ def dumped_run(
         given = own if model is None else in_order(read_model(model, beside=True))
         refuse_made_twice(given, path)
         if model is not None:
+            own = returning_views(own, given, graph_module)
             given = with_names_of_their_own(given, [value.name for value in own.graph.output])
         chosen = typed(own) if model is None else adopted(own, given, returned_shapes(graph_module))
         refuse_unlike(own, chosen, path)
