@@ -1279,3 +1279,21 @@ def test_an_input_without_a_name_and_a_sparse_constant_are_one_line() -> None:
     sparse.graph.node.insert(0, constant)
     with pytest.raises(UsageError, match="second holds sparse constants, which are not read; make them dense"):
         diff(right, sparse)
+
+
+@pytest.mark.parametrize("op_type", ["Cos", "Constant"])
+def test_a_node_without_outputs_is_one_line(op_type: str) -> None:
+    right = model("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
+    wrong = onnx.ModelProto.FromString(right.SerializeToString())
+    given = {"value_float": 1.0} if op_type == "Constant" else {}
+    wrong.graph.node.append(helper.make_node(op_type, [] if given else ["x"], [], name="n", **given))
+    with pytest.raises(UsageError, match=rf"first has a node 'n' \({op_type}\) without outputs; remove it"):
+        diff(wrong, right, engine="reference")
+
+
+def test_a_version_of_operators_that_no_number_of_theirs_holds_is_one_line() -> None:
+    right = model("agraph (float[2] x) => (float[2] y) { y = Relu(x) }")
+    wrong = onnx.ModelProto.FromString(right.SerializeToString())
+    wrong.opset_import[0].version = 2**40
+    with pytest.raises(ExecutionError, match="second: ONNX Runtime failed"):
+        diff(right, wrong)

@@ -88,6 +88,8 @@ class Dataflow:
     def _add(self, proto: onnx.NodeProto) -> None:
         if any(attribute.HasField("sparse_tensor") for attribute in proto.attribute):
             raise UsageError(f"{self.title} holds sparse constants, which are not read; make them dense")
+        if not proto.output:
+            raise UsageError(f"{self.title} has a node {proto.name!r} ({proto.op_type}) without outputs; remove it")
         constant = _constant(proto)
         if constant is not None:
             self._add_constant(proto.output[0], constant)

@@ -17,5 +17,5 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
     """That of an operator in a version of a plain domain; None where ONNX knows none."""
     try:
         return onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # TypeError for a version of more than 32 bits
         return None
