@@ -25,7 +25,8 @@ def staged(folder: Path, *, replaces_dumps: bool = True) -> Iterator[Path]:
     place = Path(os.path.realpath(folder))
     with _refused(folder):
         if place.exists() and not (_is_empty(place) or (replaces_dumps and _is_dump(place))):
-            kind = "is not a dump and not empty" if replaces_dumps else "is not empty"
+            whole = "is not a dump and not empty" if replaces_dumps else "is not empty"
+            kind = whole if place.is_dir() else "is no folder"
             raise DumpError(f"{folder} {kind}, so it is not replaced; choose another folder")
         place.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))

@@ -127,6 +127,14 @@ class TestStaged:
         assert [path.name for path in folder.iterdir()] == ["manifest.json"]
         assert [path.name for path in tmp_path.iterdir()] == ["dump"]
 
+    @pytest.mark.parametrize("replaces_dumps", [True, False])
+    def test_a_file_is_no_folder(self, tmp_path: Path, *, replaces_dumps: bool) -> None:
+        (tmp_path / "notes").write_text("mine")
+        refused = pytest.raises(DumpError, match="notes is no folder, so it is not replaced; choose another")
+        with refused, staged(tmp_path / "notes", replaces_dumps=replaces_dumps):
+            pass
+        assert (tmp_path / "notes").read_text() == "mine"
+
     @pytest.mark.parametrize(
         "files",
         [
