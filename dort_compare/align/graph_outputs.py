@@ -109,5 +109,5 @@ def _required(graph: fx.GraphModule) -> list[tuple[str, str]]:
     return [
         (base.name, output.name)
         for base, output in pairs
-        if base is not None and base.name in signature.computed and base.name and output.name
+        if base is not None and base.name and output.name and base.name in signature.computed
     ]
