@@ -229,13 +229,9 @@ def _shaken_inside(op: InFloat64, roundings: float = 1.0) -> Change:
 
 
 def _samples(op: InFloat64, exact: torch.Tensor) -> int:
-    """How many samples show what roundings move: one of many elements, more of few, or of few rows, as one rounding may
-    move a whole row: that of the sum which attention's gradient subtracts."""
-    if op.hidden is None or not exact.ndim:
-        return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES)
-    left = ~op.hidden.reshape(-1, exact.shape[-1])
-    elements, rows = max(int(left.sum()), 1), max(int(left.any(-1).sum()), 1)
-    return min(max(math.ceil(MANY / elements), math.ceil(_SHAKES / rows)), _SHAKES)
+    """How many samples show what roundings move: one of many elements, more of few. Beside hidden elements few may be
+    left that move at all, or one rounding may move a whole row, as of the sum that attention's gradient subtracts."""
+    return min(math.ceil(MANY / max(exact.numel(), 1)), _SHAKES) if op.hidden is None else _SHAKES
 
 
 def _shaken(dtype: torch.dtype, roundings: float = 1.0) -> Change:

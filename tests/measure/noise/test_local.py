@@ -648,7 +648,7 @@ def of_experts(indices: Callable[[Tensor], Tensor]) -> Any:
 )
 def test_the_order_of_equal_elements_is_open(indices):
     report = of_experts(indices)
-    assert not [row for row in report.rows if row.status == "diverges"], str(report)
+    assert report.verdict == "agree", str(report)
 
 
 @pytest.mark.parametrize(
@@ -750,6 +750,15 @@ def test_strides_are_read_in_the_memory_that_torch_traced():
     report = dort_compare.compare(Of(function), (torch.randn(4, 3),))
     assert str(report).startswith("agree"), str(report)
     assert report.fallbacks == ()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_gradients_of_attention_to_one_token_by_its_scores_are_noise(seed):
+    """A rounding of a score of 1e6 changes what is chosen: few elements move, and much further than the others."""
+    torch.manual_seed(seed)
+    operands = [(2e3 * torch.randn(2, 3, 6, 8)).requires_grad_() for _ in range(3)]
+    report = dort_compare.compare(Of(F.scaled_dot_product_attention), operands, backward=True)
+    assert report.verdict == "agree", str(report)
 
 
 # What cancels inside of an op.
