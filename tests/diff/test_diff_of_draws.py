@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from test_onnx_diff import model, partners
+from graph_text import model
+from pairs_of_models import partners
 
 from dort_compare.onnx_diff import diff
 

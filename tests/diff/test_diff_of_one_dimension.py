@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from test_diff_of_orders import Model, alike, edited, model, paired
+from orders_of_dimensions import Model, alike, edited, model, paired
 
 from dort_compare.onnx_diff import diff
 

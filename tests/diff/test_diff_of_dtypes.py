@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from test_onnx_diff import model
+from graph_text import model
 
 from dort_compare.errors import UsageError
 from dort_compare.onnx_diff import diff

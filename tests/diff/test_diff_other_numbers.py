@@ -7,8 +7,7 @@ import onnx
 import pytest
 import torch
 from graph_text import model
-from test_diff_behind_faults import ROLLED, SHARED, counted_from_the_end
-from test_onnx_diff import FOLDED, UNFOLDED, folded, normalized
+from pairs_of_models import FOLDED, ROLLED, SHARED, UNFOLDED, counted_from_the_end, folded, normalized
 
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff

@@ -9,10 +9,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import numpy_helper
+from orders_of_dimensions import Model, alike, edited, model, paired
 
 from dort_compare.onnx_diff import diff
-from dort_compare.report.diff import Diff
 
 FIRST = """
     agraph (float[2, {c}, {h}, {w}] image) => (float[2, 8, {h}, {w}] y) {{
@@ -49,13 +48,6 @@ LAST = """
         Y = Sigmoid(Narrow)
     }}"""
 SIZES = {"all differ": {"c": 3, "h": 10, "w": 12}, "none differs": {"c": 8, "h": 8, "w": 8}}
-Model = onnx.ModelProto
-
-
-def model(text: str, sizes: dict[str, int], **constants: np.ndarray) -> Model:
-    parsed = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> {text.format(**sizes)}')
-    parsed.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    return parsed
 
 
 def both(sizes: dict[str, int], seed: int = 0) -> tuple[Model, Model]:
@@ -87,23 +79,6 @@ def with_inner_transposes(last: Model) -> Model:
         for dim, size in zip(value.type.tensor_type.shape.dim, (n, c, h, w), strict=True):
             dim.dim_value = size
     return changed
-
-
-def edited(original: Model, result: str, change: Callable[[onnx.NodeProto], None]) -> Model:
-    changed = onnx.ModelProto()
-    changed.CopyFrom(original)
-    change(next(node for node in changed.graph.node if result in node.output))
-    return changed
-
-
-def paired(found: Diff) -> set[tuple[str, str]]:
-    return {(row.pair.first.lower(), row.pair.second.lower()) for row in found.rows}
-
-
-def alike(first: Model, second: Model) -> set[tuple[str, str]]:
-    """The results that both models have, by names that differ in case alone."""
-    made = ({name.lower() for node in each.graph.node for name in node.output} for each in (first, second))
-    return {(name, name) for name in set.intersection(*made)}
 
 
 @pytest.mark.parametrize("engine", ["ort", "reference"])

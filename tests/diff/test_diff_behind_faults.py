@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-
 import numpy as np
-import onnx
 import pytest
 from graph_text import model
+from pairs_of_models import ROLLED, SHARED, counted_from_the_end
 
 from dort_compare.onnx_diff import diff
 from dort_compare.report.diff import Diff
@@ -18,44 +15,12 @@ def blamed(found: Diff) -> list[str]:
     return [cause.row.pair.second for cause in found.findings.causes]
 
 
-ROLLED = """
-    agraph (float[2, 8, 8, 4] x) => (float[2, 8, 8, 4] y) {
-        a0 = Slice(x, two, end, one)
-        a1 = Slice(x, zero, two, one)
-        a = Concat<axis = 1>(a0, a1)
-        b0 = Slice(a, two, end, two)
-        b1 = Slice(a, zero, two, two)
-        b = Concat<axis = 2>(b0, b1)
-        h = MatMul(b, w)
-        s = Add(h, bias)
-        c0 = Slice(s, six, end, one)
-        c1 = Slice(s, zero, six, one)
-        c = Concat<axis = 1>(c0, c1)
-        d0 = Slice(c, six, end, two)
-        d1 = Slice(c, zero, six, two)
-        d = Concat<axis = 2>(d0, d1)
-        y = Add(x, d)
-    }"""
-SHARED = {
-    "w": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32),
-    "bias": np.linspace(-1, 1, 4).astype(np.float32),
-    **{name: np.array([number]) for number, name in enumerate(["zero", "one", "two"])},
-}
 WRONG = {
     "bias": {"bias": SHARED["bias"] + np.array([0, 0.1, 0, 0], np.float32)},
     "w": {"w": SHARED["w"] * np.float32(1.001)},
     "six": {"six": np.array([5])},
     "s": {},
 }
-
-
-def counted_from_the_end() -> onnx.ModelProto:
-    """With ends that are none and starts from the end, each node its own, as PyTorch's older exporter writes them."""
-    number = itertools.count()
-    text = re.sub(r"\b(end|six)\b", lambda name: f"{name[0]}{next(number)}", ROLLED)
-    places = {"end": 2**63 - 1, "six": -2}
-    own = {f"{name}{i}": np.array([places[name]]) for name, i in re.findall(r"(end|six)(\d+)", text)}
-    return model(text, **SHARED, **own)
 
 
 @pytest.mark.parametrize("fault", WRONG)
