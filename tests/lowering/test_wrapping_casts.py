@@ -30,7 +30,7 @@ SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "narrow"), itertools.product(FLOATS, NARROW), ids=str)
+@pytest.mark.parametrize(("dtype", "narrow"), [*itertools.product(FLOATS, NARROW)], ids=str)
 def test_an_integer_cut_from_a_float_wraps_around(dtype: torch.dtype, narrow: torch.dtype) -> None:
     def cut(x: Tensor) -> Tensor:
         return x.long().to(narrow)
