@@ -192,6 +192,22 @@ def test_half_precision_is_told_of_the_run_in_which_it_is_worst(start: float, ru
     assert report.precision.half_values == len(report.rows)
 
 
+@pytest.mark.parametrize("starts", [(4e4, 2e4), (2e4, 4e4)])
+def test_an_overflow_that_is_inherited_in_one_run_begins_in_another(starts: tuple[float, float]) -> None:
+    """Each value doubles twice: the first product overflows in one run, the second in the other."""
+
+    class Doubling(nn.Module):
+        def forward(self, *given: Tensor) -> list[Tensor]:
+            return [self.doubled(x) for x in given]
+
+        def doubled(self, x: Tensor) -> Tensor:
+            torch._dynamo.graph_break()
+            return x * 2 * 2
+
+    report = compare(Doubling(), tuple(torch.full((2, 3), start).half() for start in starts))
+    assert {each.run for each in report.precision.origins} == {1, 2}, str(report)
+
+
 @pytest.mark.parametrize("limit", [0.0, 0.2])
 def test_a_dump_knows_the_module_that_ran(limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, aten.tanh.default, limit)

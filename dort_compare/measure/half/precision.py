@@ -61,7 +61,8 @@ class RangeUse(NodePlace):
 class Precision:
     """Where dtypes change, and the half-precision values with a finding, in order of execution.
 
-    Of a graph that runs more than once each value is told once, of the run in which it has the gravest finding.
+    Of a graph that runs more than once each value is told once, of the run in which it has the gravest finding, of
+    several such rather of one in which that begins here.
     ``half_values`` counts the tensors that half-precision ops compute, views aside; ``closest`` is the one with the
     least head-room in any run.
     """
@@ -117,7 +118,7 @@ class PrecisionWatch:
             astray.add(step.node.name)
         found = RangeUse.at(run, step.node, dtype_name(value.dtype), use, finding, inherits, run.number)
         known = self._uses.setdefault((run.index, step.node.name), found)
-        if _GRAVITY[found.finding] > _GRAVITY[known.finding]:
+        if _gravity(found) > _gravity(known):
             self._uses[run.index, step.node.name] = found
         if self._closest is None or use.head_room < self._closest.use.head_room:
             self._closest = found
@@ -143,6 +144,11 @@ def _finding(use: Use) -> Finding | None:
     if use.underflowed > _MANY:
         return "underflows"
     return "near the range" if use.head_room < _NEAR else None
+
+
+def _gravity(use: RangeUse) -> tuple[int, bool]:
+    """By which the run is chosen that a value is told of."""
+    return _GRAVITY[use.finding], not use.inherits
 
 
 def _shares_memory(step: Step) -> bool:
