@@ -27,6 +27,8 @@ _HALF_ROUNDING = 1e-2
 _NEAREST = 64  # neighbours looked at
 _FLOOR = 1e-30
 
+Extremes = tuple[int, int, int]
+
 
 @dataclass(frozen=True)
 class Sketch:
@@ -34,7 +36,7 @@ class Sketch:
 
     kind        float, int, bool or complex
     scale       the median magnitude of its elements that are not 0
-    extremes    how many elements are NaN, inf or stand for infinity
+    extremes    how many elements are NaN, how many inf and -inf or stand for these
     projections of the elements, in order and squashed to -1 ... 1, on fixed random directions
     exact       a digest of the exact numbers
     is_telling  whether equal content is more than chance: false for few or repeated elements, for ranges and masks
@@ -45,7 +47,7 @@ class Sketch:
     shape: tuple[int, ...]
     nbytes: int
     scale: float
-    extremes: int
+    extremes: Extremes
     projections: tuple[float, ...]
     exact: str
     is_telling: bool
@@ -105,7 +107,7 @@ def sketch(tensor: torch.Tensor) -> Sketch:
     sample, _ = _finite(flat[:: max(1, flat.numel() // _SAMPLE)], limit)
     nonzero = np.abs(sample[sample != 0])
     scale = float(np.median(nonzero)) if nonzero.size else 0.0
-    sums, squares, extremes, digest = np.zeros(_PROJECTIONS), 0.0, 0, hashlib.blake2b(digest_size=16)
+    sums, squares, extremes, digest = np.zeros(_PROJECTIONS), 0.0, np.zeros(3, int), hashlib.blake2b(digest_size=16)
     for number, block in enumerate(flat.split(_BLOCK)):
         finite, left_out = _finite(block, limit)
         extremes += left_out
@@ -119,7 +121,7 @@ def sketch(tensor: torch.Tensor) -> Sketch:
         tuple(tensor.shape),
         tensor.numel() * tensor.element_size(),
         scale,
-        extremes,
+        tuple(extremes.tolist()),
         tuple((sums / (math.sqrt(squares) or 1.0)).tolist()),
         digest.hexdigest(),
         kind != "bool" and _is_telling(sample, kind),
@@ -133,22 +135,30 @@ def kind_of(dtype: torch.dtype) -> str:
     return "complex" if dtype.is_complex else "bool" if dtype == torch.bool else "int"
 
 
-def _finite(values: torch.Tensor, limit: float) -> tuple[np.ndarray, int]:
+def _finite(values: torch.Tensor, limit: float) -> tuple[np.ndarray, Extremes]:
     """In float64, 0 for what is not finite or stands for infinity, and how many those are."""
     doubled = values.double().numpy()
     ordinary = np.abs(doubled) < limit
-    count = int(np.count_nonzero(ordinary))
-    return (doubled, 0) if count == doubled.size else (np.where(ordinary, doubled, 0.0), doubled.size - count)
+    if ordinary.all():
+        return doubled, (0, 0, 0)
+    positive, negative = (int(np.count_nonzero(sign * doubled >= limit)) for sign in (1, -1))
+    return np.where(ordinary, doubled, 0.0), (int(np.isnan(doubled).sum()), positive, negative)
 
 
 def _exact(block: torch.Tensor) -> memoryview:
-    """The numbers whatever their dtype, floating ones in float32 where it holds them all; 0 and -0 are one."""
+    """The numbers whatever their dtype, floats in float32 where it holds them all; 0 and -0 are one, and so is NaN."""
     if not block.is_floating_point():
         return block.to(torch.int64).contiguous().numpy().data
     narrow = block.float()
     if block.dtype == torch.float64 and not ((narrow == block) | block.isnan()).all():
-        return (block.numpy() + 0.0).data
-    return (narrow.numpy() + np.float32(0)).data
+        return _with_one_nan(block.numpy() + 0.0).data
+    return _with_one_nan(narrow.numpy() + np.float32(0)).data
+
+
+def _with_one_nan(values: np.ndarray) -> np.ndarray:
+    """Of NaN there are many, and a cast gives one or another."""
+    values[np.isnan(values)] = np.nan
+    return values
 
 
 def _directions(block: int) -> np.ndarray:

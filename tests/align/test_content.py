@@ -32,3 +32,10 @@ def test_blocks_that_change_places_are_other_content() -> None:
 
 def test_integers_of_every_other_place_have_a_sketch() -> None:
     assert sketch(torch.arange(100)[::2]).exact == sketch(torch.arange(0, 100, 2).int()).exact
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_not_a_number_has_one_content_that_no_infinity_is_near(dtype: torch.dtype) -> None:
+    nan, positive, negative = (sketch(torch.tensor(value).to(dtype)) for value in (torch.nan, torch.inf, -torch.inf))
+    assert nan.exact == sketch(torch.tensor([torch.nan])).exact
+    assert all(one.distance(other) == torch.inf for one, other in ((nan, positive), (positive, negative)))

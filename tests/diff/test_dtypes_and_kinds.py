@@ -78,3 +78,21 @@ def test_numbers_of_few_bits_are_not_compared_but_what_is_made_of_them(steps: st
     found = diff(made[0], made[0])
     assert found.verdict == "agree", str(found)
     assert diff(*made).verdict == "diverge"
+
+
+@pytest.mark.parametrize(("extreme", "verdict"), [(np.nan, "agree"), (-np.inf, "diverge"), (1, "diverge")])
+def test_not_a_number_is_paired_with_itself_among_infinities(extreme: float, verdict: str) -> None:
+    text = """
+        agraph (float[8, 8] x) => (float[8, 8] y) {{
+            cast = Cast<to = {}>(x)
+            large = Greater(cast, one)
+            small = Less(cast, minus_one)
+            bounded = Where(large, low, cast)
+            cut = Where(small, none, bounded)
+            y = Cast<to = 1>(cut)
+        }}"""
+    numbers = {"one": 1, "minus_one": -1, "low": -np.inf}
+    first = model(text.format(10), **{name: np.float16(n) for name, n in (numbers | {"none": np.nan}).items()})
+    second = model(text.format(1), **{name: np.float32(n) for name, n in (numbers | {"none": extreme}).items()})
+    assert diff(first, second).verdict == verdict
+    assert diff(second, first).verdict == verdict

@@ -54,7 +54,7 @@ def _opaque(side: Side) -> list[str]:
 def without_numbers(side: Side) -> str | None:
     """What to say of a model that returns nothing but NaN and infinities: any other such agrees with it."""
     sketches = [side.sketches[name] for name in returned(side)]
-    if not sketches or any(sketch.extremes < sketch.numel or not sketch.numel for sketch in sketches):
+    if not sketches or any(sum(sketch.extremes) < sketch.numel or not sketch.numel for sketch in sketches):
         return None
     return (
         f"nothing was compared: {side.flow.title} returns no finite number, "
