@@ -306,3 +306,34 @@ def test_an_attribute_that_makes_another_shape_is_named(tmp_path: Path, *, is_na
     assert [cause.fx_node for cause in report.causes] == ["cat"], str(report)
     assert "shape (2, 12, 8) instead of (2, 6, 16)" in str(report)
     assert "unaligned" not in {row.status for row in report.rows}
+
+
+def turned(tmp_path: Path, *, is_named: bool) -> onnx.ModelProto:
+    """A dumped model that computes on rows for columns from the sine on, which keeps its name or not."""
+    torch.manual_seed(0)
+    function = Of(lambda x: x.sin().exp().tanh() * 2)
+    compare(function, (torch.randn(6, 6),), dump=tmp_path / "dump")
+    other = onnx.load(tmp_path / "dump" / "model_0.onnx")
+    for owner in (*other.graph.node, *other.graph.value_info, *other.graph.output):
+        del owner.metadata_props[:]
+    nodes = {node.op_type: node for node in other.graph.node}
+    if not is_named:
+        nodes["Sin"].output[0] = "raw"
+    nodes["Exp"].input[0], nodes["Mul"].input[0] = "columns", "rows"
+    for read, made, before in ((nodes["Sin"].output[0], "columns", "Exp"), ("tanh", "rows", "Mul")):
+        place = [node.op_type for node in other.graph.node].index(before)
+        other.graph.node.insert(place, helper.make_node("Transpose", [read], [made], perm=[1, 0]))
+    return other
+
+
+def test_values_in_another_order_tell_nothing_where_the_results_are_right(tmp_path: Path) -> None:
+    other = turned(tmp_path, is_named=False)
+    report = checked(tmp_path, other)
+    assert report.verdict == "agree", str(report)
+    next(node for node in other.graph.node if node.op_type == "Tanh").op_type = "Softsign"
+    assert checked(tmp_path, other).verdict == "diverge"
+
+
+def test_an_order_that_a_call_changes_by_itself_departs(tmp_path: Path) -> None:
+    report = checked(tmp_path, turned(tmp_path, is_named=True))
+    assert "exp" in {cause.fx_node for cause in report.causes}, str(report)
