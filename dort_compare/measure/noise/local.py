@@ -29,6 +29,7 @@ from dort_compare.measure.noise.sensitivity import (
     InFloat64,
     error_of_coarse_operands,
     error_of_sums_in_half,
+    overflows_by_chance,
     sensitivity,
     underflow,
     wild_elements,
@@ -75,7 +76,8 @@ def local_error(
     """The local error of ``value``, which ONNX Runtime computed for ``node`` where torch's kernel got ``expected``.
 
     ``whole`` is the distance of the two; ``rounds_between`` says that nodes may round to the dtype of the result on
-    their way. NaN, inf, dtypes and shapes that differ are never noise. Of the rest is noise
+    their way. NaN, inf, dtypes and shapes that differ are never noise, but for what a rounding of an operand makes
+    or unmakes (`overflows_by_chance`). Of the rest is noise
 
     - what lies within a few unit roundoffs of the largest element (`rounding_of`), or of each element by itself where
       that is all that an op may err (`is_exact`);
@@ -173,15 +175,19 @@ class _Sides:
 
 def _of_finding(sides: _Sides, whole: Distance) -> LocalError:
     """What a distance is that has no number, or is more than one: where NaN and inf stand on one side, float64 tells
-    which one that is."""
+    which one that is, unless a rounding of the operands decides it."""
     expected, value = sides.expected, sides.value
     error = LocalError(whole, 0.0, whole.equal)
     is_alike = expected.shape == value.shape and expected.dtype == value.dtype and expected.is_floating_point()
     if whole.equal or not is_alike:
         return error
-    exact = sides.replay.value(sides.node, in_float64=True)
+    op = InFloat64(sides.replay, sides.node, None)
+    exact = op.exact
     if exact is None or exact.shape != expected.shape:
         return error
+    hidden = overflows_by_chance(op, expected.dtype)
+    if hidden is not None and has_same_extremes(*(side.masked_fill(hidden, 0) for side in (expected, value))):
+        return _but_for_wild_elements(sides, sides.but_for(hidden), hidden)
     torch_error, onnx_error = (
         deviation(exact, side) if has_same_extremes(exact, side) else math.inf for side in (expected, value)
     )

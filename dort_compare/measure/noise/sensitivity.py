@@ -21,6 +21,7 @@ from dort_compare.measure.noise.sums import SUMS, sums_of_rounded
 from dort_compare.trace import Replay
 from dort_compare.trace.definition import definition
 from dort_compare.trace.replay import Change
+from dort_compare.trace.spacing import spacing
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -139,6 +140,26 @@ def wild_elements(op: InFloat64) -> torch.Tensor | None:
     return wild if (moved[~wild] > 0).any() or (exact[~wild] != 0).any() else None
 
 
+def overflows_by_chance(op: InFloat64, dtype: torch.dtype) -> torch.Tensor | None:
+    """Where the result is beyond the range of ``dtype``, or NaN, or is not, as eight roundings move one of the operands
+    of what combines elements; None where that is nowhere.
+
+    The gradient of fused attention reads the logarithm of a sum of exponentials, rounded to float32: where scores are
+    1e10 that is off by hundreds, which the exponential takes to infinity or to 0.
+    """
+    if works_by_element(op.replay, op.node):  # acos has no number just beyond 1, but one of 1
+        return None
+    places = itertools.count()
+    results = [op.moved(lambda value: value.double() + 0 * next(places))]
+    one_of = range(next(places))
+    results += [op.moved(_one_moved(*which)) for which in itertools.product(one_of, (-_SHAKEN, _SHAKEN))]
+    within = [result.abs() <= torch.finfo(dtype).max for result in results if result is not None]
+    if len({result.shape for result in within}) != 1:
+        return None
+    is_open = torch.stack(within).any(0) & ~torch.stack(within).all(0)
+    return is_open if is_open.any() else None
+
+
 def underflow(op: InFloat64) -> float:
     """What a kernel may lose that goes through numbers below the smallest normal one, float32's for half precision.
 
@@ -226,6 +247,16 @@ def _shaken_inside(op: InFloat64, roundings: float = 1.0) -> Change:
     computed_in = op.replay.between or finest
     generator = torch.Generator().manual_seed(0)
     return functools.partial(shake, precision=computed_in, generator=generator, roundings=roundings)
+
+
+def _one_moved(place: int, roundings: float) -> Change:
+    """Moves all elements of the one operand that is read in this place, by so many roundings to float32."""
+    places = itertools.count()
+
+    def moved(value: torch.Tensor) -> torch.Tensor:
+        return value.double() + (roundings * spacing(value, torch.float32) if next(places) == place else 0.0)
+
+    return moved
 
 
 def _samples(op: InFloat64, exact: torch.Tensor) -> int:

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from of_function import Of
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
 
+import dort_compare
+from dort_compare.lowering import registered, registry
 from dort_compare.measure.distance.metrics import distance
 from dort_compare.measure.noise.extremes import has_same_extremes
 from dort_compare.measure.noise.local import local_error
@@ -58,3 +62,21 @@ def test_what_rounding_takes_over_the_largest_number_may_be_finite_or_infinite(d
         assert not has_same_extremes(exact, torch.tensor(sides, dtype=dtype))
     assert not has_same_extremes(exact / 2, torch.tensor([torch.inf, -largest / 2], dtype=dtype))
     assert not has_same_extremes(exact * 2, torch.tensor([largest, -torch.inf], dtype=dtype))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+@pytest.mark.parametrize("scale", [1e5, 1e8])
+def test_what_a_rounding_takes_to_infinity_is_no_measure(monkeypatch, scale, factor):
+    """Attention's gradient takes the exponential of scores less a sum of them, which was rounded to float32."""
+    target = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    original = registered()[target]
+    torch.manual_seed(0)
+    size = torch.tensor([1.0, scale]).view(2, 1, 1, 1)
+    inputs = tuple((torch.randn(2, 2, 8, 16) * size).requires_grad_() for _ in range(3))
+
+    def wrong(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return tuple(op.Mul(result, factor) for result in original(op, *args, **kwargs))
+
+    monkeypatch.setitem(registry._TABLE, target, wrong)
+    report = dort_compare.compare(Of(F.scaled_dot_product_attention), inputs, backward=True)
+    assert {cause.target for cause in report.causes} == ({str(target)} if factor != 1 else set()), str(report)
