@@ -192,20 +192,47 @@ def test_half_precision_is_told_of_the_run_in_which_it_is_worst(start: float, ru
     assert report.precision.half_values == len(report.rows)
 
 
+class TimesTwo(nn.Module):
+    """One graph doubles each argument, so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def forward(self, *given: Tensor) -> list[Tensor]:
+        return [self.doubled(x) for x in given]
+
+    def doubled(self, x: Tensor) -> Tensor:
+        torch._dynamo.graph_break()
+        for _ in range(self.times):
+            x = x * 2
+        return x
+
+
 @pytest.mark.parametrize("starts", [(4e4, 2e4), (2e4, 4e4)])
 def test_an_overflow_that_is_inherited_in_one_run_begins_in_another(starts: tuple[float, float]) -> None:
-    """Each value doubles twice: the first product overflows in one run, the second in the other."""
-
-    class Doubling(nn.Module):
-        def forward(self, *given: Tensor) -> list[Tensor]:
-            return [self.doubled(x) for x in given]
-
-        def doubled(self, x: Tensor) -> Tensor:
-            torch._dynamo.graph_break()
-            return x * 2 * 2
-
-    report = compare(Doubling(), tuple(torch.full((2, 3), start).half() for start in starts))
+    """The first product overflows in one run, the second in the other."""
+    report = compare(TimesTwo(times=2), tuple(torch.full((2, 3), start).half() for start in starts))
     assert {each.run for each in report.precision.origins} == {1, 2}, str(report)
+
+
+@pytest.mark.parametrize(("starts", "run"), [((2e4, 1e-6), 2), ((1e-6, 2e4), 1)])
+def test_what_underflows_is_graver_than_what_is_near_the_range(starts: tuple[float, float], run: int) -> None:
+    report = compare(TimesTwo(times=1), tuple(torch.full((2, 3), start).half() for start in starts))
+    (found,) = report.precision.ranges
+    assert (found.finding, found.run) == ("underflows", run)
+
+
+def test_values_of_one_name_in_two_graphs_are_two() -> None:
+    class Parted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x * 2
+            torch._dynamo.graph_break()
+            return x * 3
+
+    report = compare(Parted(), (small().half(),))
+    assert {row.fx_node for row in report.rows} == {"mul"}
+    assert report.precision.half_values == 2
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.2])

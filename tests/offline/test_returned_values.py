@@ -122,3 +122,13 @@ def test_of_many_outputs_the_first_in_another_place_are_named(
     model.graph.output.extend([*outputs[:5], outputs[6], outputs[5]])
     _, _, err = run(capsys, tmp_path / "dump", "--model", saved(model, tmp_path))
     assert "other.onnx returns sin_6, sin_5 in this order, the graph sin_5, sin_6: who" in err
+
+
+@pytest.mark.parametrize("returned", ["exp", "t"])
+def test_what_a_square_model_returns_is_told_by_its_name(tmp_path: Path, returned: str) -> None:
+    """Ours returns the exponential, the graph its transpose."""
+    compare(Of(lambda x: x.exp().t()), (torch.randn(4, 4),), dump=tmp_path / "dump")
+    other = bare(own(tmp_path / "dump"))
+    other.graph.output[0].name = returned
+    report = check(tmp_path / "dump", model=saved(other, tmp_path))
+    assert report.verdict == "agree", str(report)

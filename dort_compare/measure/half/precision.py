@@ -41,8 +41,8 @@ class Cast(NodePlace):
 class RangeUse(NodePlace):
     """How one half-precision value uses its dtype.
 
-    ``finding`` is what is remarkable of it, if anything; ``inherits`` says that an operand has the same finding, so
-    that it does not begin here. ``run`` is the run of its graph, from 1, that this is of.
+    ``finding`` is what is remarkable of it, if anything; ``inherits`` says that an operand overflows, underflows or
+    holds no digit, so that it does not begin here. ``run`` is the run of its graph, from 1, that this is of.
     """
 
     dtype: str
