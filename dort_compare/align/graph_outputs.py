@@ -90,15 +90,12 @@ def _are_those(
 def _sought(graph: fx.GraphModule, model: onnx.ModelProto) -> list[tuple[str, str | None]]:
     """The FX nodes that a model has to return, each with the value that stands for it, if any does: outputs, or what
     they are views of, not what is only checked."""
-    stands, returned = values_of_fx_nodes(model), {value.name for value in model.graph.output}
-
-    def is_returned(fx_node: str) -> bool:
-        return fx_node in stands and stands[fx_node].name in returned
-
+    stands = {fx_node: value.name for fx_node, value in values_of_fx_nodes(model).items()}
+    returned = {value.name for value in model.graph.output}
     found: dict[str, str | None] = {}
     for name, view in _required(graph):
-        fx_node = view if is_returned(view) and not is_returned(name) else name
-        found[fx_node] = stands[fx_node].name if fx_node in stands else None
+        fx_node = view if stands.get(view) in returned and stands.get(name) not in returned else name
+        found[fx_node] = stands.get(fx_node)
     return list(found.items())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from pairs_of_models import node_of
 
 from dort_compare.report.diff import Diff
 
@@ -22,7 +23,7 @@ def model(text: str, sizes: dict[str, int], **constants: np.ndarray) -> Model:
 def edited(original: Model, result: str, change: Callable[[onnx.NodeProto], None]) -> Model:
     changed = onnx.ModelProto()
     changed.CopyFrom(original)
-    change(next(node for node in changed.graph.node if result in node.output))
+    change(node_of(changed.graph, result))
     return changed
 
 
