@@ -52,17 +52,24 @@ class Replay:
         """Whether several ops are replayed as one, so that what lies between them need not be rounded."""
         return self._chain is not None
 
-    def value(self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None) -> torch.Tensor | None:
+    def value(
+        self, node: fx.Node, *, in_float64: bool = False, change: Change | None = None, only: str | None = None
+    ) -> torch.Tensor | None:
         """What torch makes of the operands of ``node``, in their dtypes or in float64; None where one is unknown.
 
-        ``change`` is applied to every floating operand before, and to one of integers that the op makes floating terms.
+        ``change`` is applied to every floating operand before, and to one of integers that the op makes floating terms;
+        or to the ``only`` one of this name.
         """
-        return self._run(_Once(self._values, in_float64, change), lambda once: once.called(node))
+        return self._run(_Once(self._values, in_float64, change, only), lambda once: once.called(node))
 
     def by_definition(self, node: fx.Node, change: Change) -> torch.Tensor | None:
         """What the definition of an op makes of its operands in float64, where ``change`` is applied to every floating
         result on the way; None where torch has no definition, or an operand is unknown."""
         return self._run(_Once(self._values, in_float64=True), lambda once: once.defined(node, change))
+
+    def names(self) -> Iterator[str]:
+        """The FX nodes whose tensors it was given."""
+        return (name for name, value in self._values.items() if isinstance(value, torch.Tensor))
 
     def dtypes(self) -> Iterator[torch.dtype]:
         """The dtypes of all the tensors it was given, and of those that a chain makes in between."""
@@ -114,7 +121,8 @@ class Replay:
 
 @dataclass
 class _Once:
-    """One replay: in which dtypes, and what ``change`` is applied to every floating value that is read.
+    """One replay: in which dtypes, and what ``change`` is applied to every floating value that is read, or to ``only``
+    one.
 
     ``made`` is what it has computed or changed so far, by FX node.
     """
@@ -122,6 +130,7 @@ class _Once:
     values: Mapping[str, Any]
     in_float64: bool = False
     change: Change | None = None
+    only: str | None = None
     made: dict[str, Any] = field(default_factory=dict)
 
     def called(self, node: fx.Node) -> Any:
@@ -144,8 +153,9 @@ class _Once:
         if node.name not in self.values:
             raise _UnknownError(node.name)
         value = self.values[node.name]
-        if self.change and is_floating_tensor(value):
-            self.made[node.name] = value = self.change(value)  # one that is read twice is the same in both places
+        change = self._change_of(node)
+        if change and is_floating_tensor(value):
+            self.made[node.name] = value = change(value)  # one that is read twice is the same in both places
             return value
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
@@ -165,16 +175,16 @@ class _Once:
         args, kwargs = self.arguments(node)
         if _reads_memory(node):
             args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
-        if self.change and node.target in _CAST_FIRST:
-            args = (self._cast_and_changed(args[0], kwargs.get("dtype")), *args[1:])
+        if node.target in _CAST_FIRST:
+            change = self._change_of(node.all_input_nodes[0])
+            args = (_cast_and_changed(args[0], kwargs.get("dtype"), change), *args[1:])
         if self.in_float64:
             return call_in_float64(node.target, args, kwargs)
         return reproducible(node.target)(*args, **kwargs)
 
-    def _cast_and_changed(self, value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-        """An operand that an op casts to ``dtype``, changed behind that; a floating one already is."""
-        is_cast = dtype is not None and dtype.is_floating_point and not is_floating_tensor(value)
-        return self.change(value.to(dtype)) if self.change and is_cast else value
+    def _change_of(self, node: fx.Node) -> Change | None:
+        """What is to be applied to the value of ``node``."""
+        return self.change if self.only in (None, node.name) else None
 
 
 def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
@@ -187,6 +197,12 @@ def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
         found |= further
         waiting.extend(further)
     return sorted(found)
+
+
+def _cast_and_changed(value: torch.Tensor, dtype: torch.dtype | None, change: Change | None) -> torch.Tensor:
+    """An operand that an op casts to ``dtype``, changed behind that; a floating one already is."""
+    is_cast = dtype is not None and dtype.is_floating_point and not is_floating_tensor(value)
+    return change(value.to(dtype)) if change and is_cast else value
 
 
 def _reads_memory(node: fx.Node) -> bool:

@@ -34,10 +34,11 @@ def bare(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
     """With names of its own for all that it computes."""
-    names = {name: f"v{i}" for i, node in enumerate(model.graph.node) for name in node.output}
+    computed = [name for node in model.graph.node for name in node.output if name]
+    names = {name: f"v{i}" for i, name in enumerate(computed)}
     for node in model.graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names[name] for name in node.output]
+        for ends in (node.input, node.output):
+            ends[:] = [names.get(name, name) for name in ends]
     for value in (*model.graph.value_info, *model.graph.output):
         value.name = names.get(value.name, value.name)
     return model

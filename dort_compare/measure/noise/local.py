@@ -13,6 +13,7 @@ from torch import fx
 from dort_compare.dtypes import HALF
 from dort_compare.measure.distance.distances import Distance, Number
 from dort_compare.measure.distance.metrics import deviation, distance
+from dort_compare.measure.noise.by_element import works_by_element
 from dort_compare.measure.noise.edge import is_on_the_edge
 from dort_compare.measure.noise.exact import is_exact, right_elements
 from dort_compare.measure.noise.extremes import (
@@ -24,20 +25,14 @@ from dort_compare.measure.noise.extremes import (
     scale_but_for_extremes,
 )
 from dort_compare.measure.noise.floor import LOOSE, growth, rounding_of, rounding_of_sum
+from dort_compare.measure.noise.in_float64 import InFloat64
 from dort_compare.measure.noise.inner_magnitude import inner_magnitude
-from dort_compare.measure.noise.sensitivity import (
-    InFloat64,
-    error_of_coarse_operands,
-    error_of_sums_in_half,
-    overflows_by_chance,
-    sensitivity,
-    underflow,
-    wild_elements,
-    works_by_element,
-)
+from dort_compare.measure.noise.kernels import error_of_coarse_operands, error_of_sums_in_half, underflow
+from dort_compare.measure.noise.sensitivity import sensitivity
 from dort_compare.measure.noise.small_parts import FAR_BEYOND, narrow_parts, small_elements, small_parts
 from dort_compare.measure.noise.terms import terms
 from dort_compare.measure.noise.ties import is_a_tie, is_another_order
+from dort_compare.measure.noise.wild import overflows_by_chance, wild_elements
 from dort_compare.trace import Replay
 
 _TORCH_MAY = 8.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -9,7 +10,13 @@ import torch
 from dort_compare.dtypes import HALF
 from dort_compare.measure.distance.metrics import deviation
 from dort_compare.measure.noise.extremes import masks
+from dort_compare.trace.replay import Change
 from dort_compare.trace.spacing import spacing
+
+SHAKEN = 8.0
+"""By how many roundings every operand moves, so that the result moves as far as a right kernel may err."""
+SHAKES = 8
+"""How often, at most, the operands of a result of few elements are moved: by chance it may not move with them once."""
 
 
 def shake(
@@ -19,6 +26,23 @@ def shake(
     ``precision``."""
     signs = torch.randint(2, value.shape, generator=generator, device="cpu").to(value.device) * 2 - 1
     return value.double() + signs * roundings * spacing(value, precision)
+
+
+def shaken(dtype: torch.dtype, roundings: float = 1.0) -> Change:
+    """Moves every element up or down at random, by so many roundings of ``dtype``, or of float64 where that is its
+    own."""
+    generator = torch.Generator().manual_seed(0)
+
+    def moved(value: torch.Tensor) -> torch.Tensor:
+        return shake(value, torch.float64 if value.dtype == torch.float64 else dtype, generator, roundings)
+
+    return moved
+
+
+def shaken_to(precision: torch.dtype, roundings: float = 1.0) -> Change:
+    """Moves every element up or down at random, by so many roundings of ``precision``."""
+    generator = torch.Generator().manual_seed(0)
+    return functools.partial(shake, precision=precision, generator=generator, roundings=roundings)
 
 
 def furthest(base: torch.Tensor, results: Iterable[torch.Tensor | None]) -> float:
