@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 
 import onnx
 from onnx import inliner
 
 from dort_compare.captures import with_bodies
 from dort_compare.errors import UsageError
+from dort_compare.protos import copy_of
 
 MOST_NODES = 10**6
 """Of a model whose functions are inlined. Of functions that each call the next one twice, forty make 10^12 nodes."""
@@ -25,9 +27,22 @@ def inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
         return model
     refuse_too_many(model, title)
     try:
-        return inliner.inline_local_functions(model)
+        return inliner.inline_local_functions(_with_defaults(model))
     except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
         raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the defaults of its functions' attributes in the calls that leave them out, for onnx's inliner
+    takes such an attribute for one that the nodes of the function lack."""
+    defaults = {(each.domain, each.name, each.overload): each.attribute_proto for each in model.functions}
+    if not any(defaults.values()):
+        return model
+    model = copy_of(model)
+    for node in with_bodies(chain(model.graph.node, *(each.node for each in model.functions))):
+        given = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(each for each in defaults.get(_key(node), ()) if each.name not in given)
+    return model
 
 
 def refuse_too_many(model: onnx.ModelProto, title: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 import pytest
+import torch
 from graph_text import model
 from pairs_of_models import node_of, partners
 
@@ -52,6 +53,22 @@ def test_local_functions_are_entered() -> None:
     found = diff(plain, called)
     assert found.verdict == "agree", str(found)
     assert {"z", "y"} <= set(partners(found).values())
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_what_a_call_leaves_out_is_the_default_of_the_function(*, is_nested: bool) -> None:
+    called = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        agraph (float[4] x) => (float[4] y) {{ z = own.{"around" if is_nested else "leaky"}(x)\n y = Exp(z) }}
+        <domain: "own", opset_import: ["" : 18]>
+        leaky <alpha: float = 0.5> (a) => (b) {{ b = LeakyRelu <alpha: float = @alpha> (a) }}
+        <domain: "own", opset_import: ["" : 18, "own" : 1]> around (a) => (b) {{ b = own.leaky(a) }}""")
+    text = "agraph (float[4] x) => (float[4] y) {{ z = LeakyRelu <alpha = {}> (x)\n y = Exp(z) }}"
+    inputs = {"x": torch.tensor([-2.0, -1.0, 1.0, 2.0])}
+    found = diff(model(text.format(0.5)), called, inputs)
+    assert found.verdict == "agree", str(found)
+    wrong = diff(called, model(text.format(0.01)), inputs)  # what LeakyRelu takes by itself
+    assert wrong.first_divergence is not None
+    assert wrong.first_divergence.row.pair.second == "z"
 
 
 def calling(depth: int) -> onnx.ModelProto:
