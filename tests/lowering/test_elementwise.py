@@ -236,6 +236,27 @@ def test_on_cuda_a_threshold_is_rounded_to_half_precision(monkeypatch: pytest.Mo
     assert on_onnx_runtime(aten.threshold_backward.default, torch.ones_like(x), x, 0.1).item() == 0
 
 
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("eps", [1e-6, 1e-3, 0.01, 0.1])
+def test_the_ends_of_a_logit_are_rounded_to_half_precision(eps: float, dtype: torch.dtype) -> None:
+    """1 - 1e-3 is 1 in bfloat16."""
+    lowest = torch.tensor(eps, dtype=dtype)
+    x = torch.stack(
+        [lowest / 2, lowest, lowest * 2, 1 - lowest * 2, 1 - lowest, 1 - lowest / 2, torch.ones_like(lowest)]
+    )
+    ones = torch.ones_like(x)
+    torch.testing.assert_close(on_onnx_runtime(aten.logit.default, x, eps), aten.logit(x, eps))
+    gradient = on_onnx_runtime(aten.logit_backward.default, ones, x, eps)
+    torch.testing.assert_close(gradient, aten.logit_backward(ones, x, eps))
+
+
+def test_on_cuda_the_ends_of_a_logit_are_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Builder, "on_cuda", True)
+    x = torch.ones(1, dtype=torch.bfloat16)
+    assert on_onnx_runtime(aten.logit.default, x, 1e-3).item() == torch.tensor(0.999).logit().bfloat16().item()
+    assert on_onnx_runtime(aten.logit_backward.default, x, x, 1e-3).item() == 0
+
+
 def test_a_threshold_of_bytes_wraps_around() -> None:
     x = torch.tensor([0, 3, 255], dtype=torch.uint8)
     assert torch.equal(on_onnx_runtime(aten.threshold.default, x, -1, 7), aten.threshold(x, -1, 7))

@@ -9,7 +9,7 @@ import torch
 
 from dort_compare.lowering.builder import Builder
 from dort_compare.lowering.ops.elementary import elementary, exp2
-from dort_compare.lowering.ops.operands import in_kernel_dtype
+from dort_compare.lowering.ops.operands import Number, in_kernel_dtype
 from dort_compare.lowering.ops.polynomial import polynomial
 from dort_compare.lowering.registry import lowering
 from dort_compare.lowering.values import dtype_of
@@ -120,25 +120,38 @@ def entr(op: Builder, x: ir.Value) -> ir.Value:
 
 
 @lowering(aten.logit.default)
-@in_kernel_dtype()
-def logit(op: Builder, x: ir.Value, eps: ir.Value | None = None) -> ir.Value:
+def logit(op: Builder, x: ir.Value, eps: Number | None = None) -> ir.Value:
     """logit(Tensor self, float? eps=None) -> Tensor
 
-    log(x / (1 - x)), of x clamped to [eps, 1 - eps].
+    log(x / (1 - x)), of x clamped to [eps, 1 - eps]. Both ends are in torch's dtype; on CUDA in float32.
     """
+    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit)(op, x, eps)
+
+
+def _logit(op: Builder, x: ir.Value, eps: ir.Value | None) -> ir.Value:
     if eps is not None:
-        highest = op.Sub(1, eps)
+        highest = _counterpart(op, eps)
         x = op.Where(op.Less(x, eps), eps, op.Where(op.Greater(x, highest), highest, x))
     return op.Log(op.Div(x, op.Sub(1, x)))
 
 
 @lowering(aten.logit_backward.default)
-@in_kernel_dtype()
-def logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: ir.Value | None = None) -> ir.Value:
+def logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: Number | None = None) -> ir.Value:
     """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor
 
-    grad / (x (1 - x)); outside [eps, 1 - eps] 0, outside [0, 1] NaN where there is no eps.
+    grad / (x (1 - x)); outside [eps, 1 - eps] 0, outside [0, 1] NaN where there is no eps. The ends are those of
+    ``logit``.
     """
+    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit_backward)(op, grad, x, eps)
+
+
+def _logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: ir.Value | None) -> ir.Value:
     lowest, substitute = (op.const(0, dtype_of(x)), math.nan) if eps is None else (eps, 0.0)
-    outside = op.Or(op.Less(x, lowest), op.Greater(x, op.Sub(1, lowest)))
+    outside = op.Or(op.Less(x, lowest), op.Greater(x, _counterpart(op, lowest)))
     return op.Where(outside, substitute, op.Div(grad, op.Mul(x, op.Sub(1, x))))
+
+
+def _counterpart(op: Builder, eps: ir.Value) -> ir.Value:
+    """1 - eps, on the CPU rounded to torch's dtype."""
+    highest = op.Sub(1, eps)
+    return highest if op.on_cuda else op.cast(op.cast(highest, op.result.dtype), dtype_of(highest))
