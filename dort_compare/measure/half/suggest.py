@@ -54,13 +54,13 @@ class _Search:
             self._floors = {key: floor for key, floor in self._floors.items() if key not in self._void}
         if not self._beyond():
             return self._told("none needed", "on torch's kernels every output and gradient is inside its floor")
-        scale = self._useful_scale()
-        if not self._beyond(scale=scale):
+        scale, units = self._useful_scale(), self._rehearsal.units
+        if self._beyond(scale=scale):
+            self._out_of_reach = frozenset(self._beyond(units, scale))
+        if scale > 1 and not self._beyond(scale=scale):
             return self._told("loss scale", "gradients underflow in float16, which a loss scale cures", scale=scale)
-        units = self._rehearsal.units
-        self._out_of_reach = frozenset(self._beyond(units, scale))
-        if not self._beyond(scale=scale):
-            return self._told("none suffices", "what is beyond its floor stays there", units, scale)
+        if not self._beyond():
+            return self._told("none suffices", "what is beyond its floor stays there", units)
         found = self._fewest(units, scale)
         if found is None:
             return self._told("none suffices", f"more than {FEW} lines would have to be in float32", units, scale)

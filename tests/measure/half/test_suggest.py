@@ -218,6 +218,26 @@ def test_a_loss_scale_that_cures_is_verified():
         assert relative_error(exact.gradients[name], gradients[name]) <= floor
 
 
+def test_a_loss_scale_cures_gradients_beside_an_output_that_nothing_does():
+    """The output is subnormal in float16, whatever comes behind it."""
+
+    class Small(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+
+        def forward(self, x):
+            return (self.linear(x).tanh() * 1e-6).mean()
+
+    suggestion = suggested(Small(), Call((torch.randn(64, 16),), backward=True, autocast=torch.float16))
+    assert (suggestion.mend, suggestion.out_of_reach) == ("loss scale", ("mean",)), suggestion
+    assert "1 beyond it even with everything in float32" in suggestion.reason
+    assert "nothing, but scale the loss" in "\n".join(suggestion_lines(suggestion))
+    gradients = [error for error in suggestion.errors if error.kind == "gradient"]
+    assert gradients
+    assert all(error.after <= error.floor < error.before for error in gradients), gradients
+
+
 def test_says_that_no_few_lines_suffice(monkeypatch):
     """At a target that rounding anywhere exceeds, every line is needed."""
     monkeypatch.setattr(suggest, "FEW", 1)
