@@ -153,9 +153,9 @@ class _Once:
         if node.name not in self.values:
             raise _UnknownError(node.name)
         value = self.values[node.name]
-        change = self._change_of(node)
-        if change and is_floating_tensor(value):
-            self.made[node.name] = value = change(value)  # one that is read twice is the same in both places
+        if self.change and is_floating_tensor(value):
+            value = self._changed(node, value)
+            self.made[node.name] = value  # one that is read twice is the same in both places
             return value
         is_size = not isinstance(node.meta.get("val"), torch.Tensor)
         return value.item() if is_size and isinstance(value, torch.Tensor) else value
@@ -175,16 +175,20 @@ class _Once:
         args, kwargs = self.arguments(node)
         if _reads_memory(node):
             args = (_laid_out(args[0], node.all_input_nodes[0].meta["val"]), *args[1:])
-        if node.target in _CAST_FIRST:
-            change = self._change_of(node.all_input_nodes[0])
-            args = (_cast_and_changed(args[0], kwargs.get("dtype"), change), *args[1:])
+        if self.change and node.target in _CAST_FIRST:
+            args = (self._cast_and_changed(node.all_input_nodes[0], args[0], kwargs.get("dtype")), *args[1:])
         if self.in_float64:
             return call_in_float64(node.target, args, kwargs)
         return reproducible(node.target)(*args, **kwargs)
 
-    def _change_of(self, node: fx.Node) -> Change | None:
-        """What is to be applied to the value of ``node``."""
-        return self.change if self.only in (None, node.name) else None
+    def _changed(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
+        """The floating value of ``node``, changed if that is meant."""
+        return self.change(value) if self.change and self.only in (None, node.name) else value
+
+    def _cast_and_changed(self, node: fx.Node, value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+        """The value of ``node`` that an op casts to ``dtype``, changed behind that; a floating one already is."""
+        is_cast = dtype is not None and dtype.is_floating_point and not is_floating_tensor(value)
+        return self._changed(node, value.to(dtype)) if is_cast else value
 
 
 def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
@@ -197,12 +201,6 @@ def chain_to(node: fx.Node, known: Container[str]) -> list[fx.Node]:
         found |= further
         waiting.extend(further)
     return sorted(found)
-
-
-def _cast_and_changed(value: torch.Tensor, dtype: torch.dtype | None, change: Change | None) -> torch.Tensor:
-    """An operand that an op casts to ``dtype``, changed behind that; a floating one already is."""
-    is_cast = dtype is not None and dtype.is_floating_point and not is_floating_tensor(value)
-    return change(value.to(dtype)) if change and is_cast else value
 
 
 def _reads_memory(node: fx.Node) -> bool:

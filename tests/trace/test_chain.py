@@ -47,3 +47,22 @@ def test_one_of_several_results_may_stand_in_a_chain(graphs_of):
 def test_what_is_not_known_has_no_value(graphs_of):
     nodes, _ = nodes_of(graphs_of, lambda x: F.relu(x.exp()), torch.randn(5))
     assert Replay({}, chain_to(nodes["relu"], set())).value(nodes["relu"]) is None
+
+
+def test_one_operand_is_moved_by_its_name(graphs_of):
+    """In every place where it is read."""
+    x, y = torch.randn(2, 3, dtype=torch.float64)
+    nodes, inputs = nodes_of(graphs_of, lambda x, y: torch.addcmul(x, x, y), x, y)
+    replay = Replay(inputs)
+    assert list(replay.names()) == list(inputs)
+    for name, moved in zip(inputs, ((x + 1) + (x + 1) * y, x + x * (y + 1)), strict=True):
+        found = replay.value(nodes["addcmul"], in_float64=True, change=lambda value: value + 1, only=name)
+        assert torch.allclose(found, moved), name
+
+
+def test_integers_that_a_sum_casts_are_moved_by_their_name(graphs_of):
+    nodes, inputs = nodes_of(graphs_of, lambda x: x.sum(dtype=torch.float32), torch.tensor([1, 2]))
+    ((name, _),) = inputs.items()
+    for only, sum_ in ((name, 5), ("another", 3)):
+        found = Replay(inputs).value(nodes["sum_1"], in_float64=True, change=lambda value: value + 1, only=only)
+        assert found == sum_

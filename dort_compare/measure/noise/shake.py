@@ -1,4 +1,4 @@
-"""Operands moved by one rounding, to see how far a result moves with them."""
+"""Operands moved by roundings, to see how far a result moves with them."""
 
 from __future__ import annotations
 

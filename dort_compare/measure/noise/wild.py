@@ -46,8 +46,9 @@ def overflows_by_chance(op: InFloat64, dtype: torch.dtype) -> torch.Tensor | Non
     """
     if works_by_element(op.replay, op.node):  # acos has no number just beyond 1, but one of 1
         return None
-    up, down = (functools.partial(_all_moved, roundings) for roundings in (SHAKEN, -SHAKEN))
-    results = [op.exact, *(op.moved(change, name) for name in op.replay.names() for change in (up, down))]
+    unmoved, up, down = (functools.partial(_all_moved, roundings) for roundings in (0.0, SHAKEN, -SHAKEN))
+    moved = (op.moved(change, name) for name in op.replay.names() for change in (up, down))
+    results = [op.moved(unmoved), *moved]  # not the exact one: of integers that are cast first, the cast is no rounding
     within = [result.abs() <= torch.finfo(dtype).max for result in results if result is not None]
     if len({result.shape for result in within}) != 1:
         return None

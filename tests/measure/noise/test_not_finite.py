@@ -80,3 +80,32 @@ def test_what_a_rounding_takes_to_infinity_is_no_measure(monkeypatch, scale, fac
     monkeypatch.setitem(registry._TABLE, target, wrong)
     report = dort_compare.compare(Of(F.scaled_dot_product_attention), inputs, backward=True)
     assert {cause.target for cause in report.causes} == ({str(target)} if factor != 1 else set()), str(report)
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers", "onnx_has"),
+    [
+        (aten.sum.default, [70000, -10000], 3.0),
+        (aten.sum.default, [70000, -70000], 0.0),
+        (aten.sum.default, [70000, -70000], torch.inf),
+        (aten.cumsum.default, [70000, -70000, 3], [100.0, 0.0, 3.0]),
+    ],
+)
+def test_what_a_cast_of_integers_takes_to_infinity_is_no_rounding(function, numbers, onnx_has):
+    """torch casts 70000 to float16, which has no such number, before it adds up."""
+    x = torch.tensor(numbers)
+    dim = (0,) if function is aten.cumsum.default else ()
+    graph = make_fx(lambda x: function(x, *dim, dtype=torch.float16))(x).graph
+    (node,) = graph.find_nodes(op="call_function", target=function)
+    right, wrong = function(x, *dim, dtype=torch.float16), torch.tensor(onnx_has, dtype=torch.float16)
+    assert not local_error(Replay({node.args[0].name: x}), node, right, wrong, distance(right, wrong)).is_noise
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_what_a_rounding_one_way_takes_to_infinity_is_no_measure(side):
+    """The sum is the largest number of float32, or its negative: up alone, or down alone, leads over it."""
+    x = torch.full((1, 8), side * torch.finfo(torch.float32).max / 8)
+    graph = make_fx(lambda x: x.sum(1))(x).graph
+    (node,) = graph.find_nodes(op="call_function", target=aten.sum.dim_IntList)
+    right, other = x.sum(1), torch.tensor([side * torch.inf])
+    assert local_error(Replay({node.args[0].name: x}), node, right, other, distance(right, other)).is_noise
