@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 
 import onnx
 from onnx import inliner
@@ -27,19 +27,43 @@ def inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
         return model
     refuse_too_many(model, title)
     try:
-        return inliner.inline_local_functions(_with_defaults(model))
+        if not any(each.attribute_proto for each in model.functions):
+            return inliner.inline_local_functions(model)
+        return _inlined_with_defaults(model)
     except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
         raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
 
 
+def _inlined_with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same of functions with defaults, which onnx's inliner does not know: what a call leaves out of a function's
+    attributes it leaves out of its nodes.
+
+    Callers go before what they call: an attribute that one hands on is known to be left out once it is inlined.
+    """
+    for names in _callers_first(model):
+        model = inliner.inline_selected_functions(_with_defaults(model), names)
+    return model
+
+
+def _callers_first(model: onnx.ModelProto) -> Iterator[list[tuple[str, str]]]:
+    """The domains and names of functions, together those that only earlier ones call."""
+    callers: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for (domain, name, _), called in _calls(_nodes_of_functions(model)).items():
+        callers.setdefault((domain, name), set())
+        for other in {key[:2] for key in called} - {(domain, name)}:  # of its overloads all go together
+            callers.setdefault(other, set()).add((domain, name))
+    order = TopologicalSorter(callers)
+    order.prepare()
+    while names := order.get_ready():
+        yield list(names)
+        order.done(*names)
+
+
 def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the defaults of its functions' attributes in the calls that leave them out, for onnx's inliner
-    takes such an attribute for one that the nodes of the function lack."""
+    """The model with the defaults of its functions' attributes in the calls that leave them out."""
     defaults = {(each.domain, each.name, each.overload): each.attribute_proto for each in model.functions}
-    if not any(defaults.values()):
-        return model
     model = copy_of(model)
-    for node in with_bodies(chain(model.graph.node, *(each.node for each in model.functions))):
+    for node in with_bodies(model.graph.node):
         given = {attribute.name for attribute in node.attribute}
         node.attribute.extend(each for each in defaults.get(_key(node), ()) if each.name not in given)
     return model
@@ -54,8 +78,8 @@ def refuse_too_many(model: onnx.ModelProto, title: str) -> None:
 
 def _nodes_inlined(model: onnx.ModelProto) -> int:
     """How many nodes the model has with its functions inlined; 0 where one calls itself."""
-    nodes = {(each.domain, each.name, each.overload): list(with_bodies(each.node)) for each in model.functions}
-    calls = {key: Counter(each for node in of if (each := _key(node)) in nodes) for key, of in nodes.items()}
+    nodes = _nodes_of_functions(model)
+    calls = _calls(nodes)
     sizes: dict[_Key, int] = {}
     try:
         for key in TopologicalSorter(calls).static_order():
@@ -64,6 +88,15 @@ def _nodes_inlined(model: onnx.ModelProto) -> int:
     except CycleError:
         return 0
     return sum(sizes.get(_key(node), 1) for node in with_bodies(model.graph.node))
+
+
+def _nodes_of_functions(model: onnx.ModelProto) -> dict[_Key, list[onnx.NodeProto]]:
+    return {(each.domain, each.name, each.overload): list(with_bodies(each.node)) for each in model.functions}
+
+
+def _calls(nodes: Mapping[_Key, Sequence[onnx.NodeProto]]) -> dict[_Key, Counter[_Key]]:
+    """By function, how often it calls each of them."""
+    return {key: Counter(each for node in of if (each := _key(node)) in nodes) for key, of in nodes.items()}
 
 
 def _key(node: onnx.NodeProto) -> _Key:

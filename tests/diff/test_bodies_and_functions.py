@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy
 import onnx
 import pytest
 import torch
 from graph_text import model
+from onnxruntime import InferenceSession
 from pairs_of_models import node_of, partners
+from torch.nn import functional as F
 
 from dort_compare.errors import UsageError
 from dort_compare.onnx_diff import diff
@@ -55,16 +58,41 @@ def test_local_functions_are_entered() -> None:
     assert {"z", "y"} <= set(partners(found).values())
 
 
-@pytest.mark.parametrize("is_nested", [False, True])
-def test_what_a_call_leaves_out_is_the_default_of_the_function(*, is_nested: bool) -> None:
-    called = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
-        agraph (float[4] x) => (float[4] y) {{ z = own.{"around" if is_nested else "leaky"}(x)\n y = Exp(z) }}
-        <domain: "own", opset_import: ["" : 18]>
-        leaky <alpha: float = 0.5> (a) => (b) {{ b = LeakyRelu <alpha: float = @alpha> (a) }}
-        <domain: "own", opset_import: ["" : 18, "own" : 1]> around (a) => (b) {{ b = own.leaky(a) }}""")
-    text = "agraph (float[4] x) => (float[4] y) {{ z = LeakyRelu <alpha = {}> (x)\n y = Exp(z) }}"
-    inputs = {"x": torch.tensor([-2.0, -1.0, 1.0, 2.0])}
-    found = diff(model(text.format(0.5)), called, inputs)
+LEAKY = """<domain: "own", opset_import: ["" : 18]>
+    leaky <alpha: float = 0.5> (a) => (b) { b = LeakyRelu <alpha: float = @alpha> (a) }
+    <domain: "own", overload: "steep", opset_import: ["" : 18, "own" : 1]>
+    leaky <alpha: float = 0.75> (a) => (b) { b = own.leaky <alpha: float = @alpha> (a) }"""
+CALLERS = """<domain: "own", opset_import: ["" : 18, "own" : 1]> around (a) => (b) { b = own.leaky(a) }
+    <domain: "own", opset_import: ["" : 18, "own" : 1]>
+    handing_on <alpha> (a) => (b) { b = own.leaky <alpha: float = @alpha> (a) }"""
+
+
+@pytest.mark.parametrize(
+    ("call", "alpha"),
+    [
+        ("own.leaky(x)", 0.5),
+        ("own.leaky <alpha = 0.25> (x)", 0.25),
+        ("own.leaky:steep(x)", 0.75),
+        ("own.around(x)", 0.5),
+        ("own.handing_on(x)", 0.5),
+        ("own.handing_on <alpha = 0.25> (x)", 0.25),
+        (
+            "If (c) <then_branch = left () => (float[4] l) { l = own.leaky(x) }, "
+            "else_branch = right () => (float[4] r) { r = own.leaky(x) }>",
+            0.5,
+        ),
+    ],
+)
+def test_what_a_call_leaves_out_is_the_default_of_the_function(call: str, alpha: float) -> None:
+    """ONNX Runtime computes the model as it is, with its functions."""
+    main = f"agraph (float[4] x, bool c) => (float[4] y) {{ z = {call}\n y = Exp(z) }}"
+    called = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18, "own" : 1]>{main}{LEAKY}{CALLERS}')
+    x = torch.tensor([-2.0, -1.0, 1.0, 2.0])
+    (right,) = InferenceSession(called.SerializeToString()).run(None, {"x": x.numpy(), "c": numpy.array(True)})
+    assert torch.allclose(torch.from_numpy(right), F.leaky_relu(x, alpha).exp())
+    text = "agraph (float[4] x, bool c) => (float[4] y) {{ z = LeakyRelu <alpha = {}> (x)\n y = Exp(z) }}"
+    inputs = {"x": x, "c": torch.tensor(True)}
+    found = diff(model(text.format(alpha)), called, inputs)
     assert found.verdict == "agree", str(found)
     wrong = diff(called, model(text.format(0.01)), inputs)  # what LeakyRelu takes by itself
     assert wrong.first_divergence is not None
