@@ -250,11 +250,22 @@ def test_the_ends_of_a_logit_are_rounded_to_half_precision(eps: float, dtype: to
     torch.testing.assert_close(gradient, aten.logit_backward(ones, x, eps))
 
 
+@pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64])
+@pytest.mark.parametrize("eps", [None, -1e-3, -1.0, 0.0, 0.5, 0.7])
+def test_a_negative_eps_of_a_logit_is_none(eps: float | None, dtype: torch.dtype) -> None:
+    x = torch.tensor([-torch.inf, -1.5, -0.2, 0.25, 0.6, 1.0, 1.2, torch.inf], dtype=dtype)
+    torch.testing.assert_close(on_onnx_runtime(aten.logit.default, x, eps), aten.logit(x, eps), equal_nan=True)
+    gradient = on_onnx_runtime(aten.logit_backward.default, torch.ones_like(x), x, eps)
+    torch.testing.assert_close(gradient, aten.logit_backward(torch.ones_like(x), x, eps), equal_nan=True)
+
+
 def test_on_cuda_the_ends_of_a_logit_are_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Builder, "on_cuda", True)
     x = torch.ones(1, dtype=torch.bfloat16)
     assert on_onnx_runtime(aten.logit.default, x, 1e-3).item() == torch.tensor(0.999).logit().bfloat16().item()
     assert on_onnx_runtime(aten.logit_backward.default, x, x, 1e-3).item() == 0
+    below = torch.tensor([1e-3], dtype=torch.bfloat16)  # 0.00099945
+    assert on_onnx_runtime(aten.logit_backward.default, x, below, 1e-3).item() == 0
 
 
 def test_a_threshold_of_bytes_wraps_around() -> None:

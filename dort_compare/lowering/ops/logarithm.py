@@ -123,9 +123,10 @@ def entr(op: Builder, x: ir.Value) -> ir.Value:
 def logit(op: Builder, x: ir.Value, eps: Number | None = None) -> ir.Value:
     """logit(Tensor self, float? eps=None) -> Tensor
 
-    log(x / (1 - x)), of x clamped to [eps, 1 - eps]. Both ends are in torch's dtype; on CUDA in float32.
+    log(x / (1 - x)), of x clamped to [eps, 1 - eps], unless eps is negative. Both ends are rounded to half precision,
+    but for CUDA.
     """
-    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit)(op, x, eps)
+    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit)(op, x, _unless_negative(op, eps))
 
 
 def _logit(op: Builder, x: ir.Value, eps: ir.Value | None) -> ir.Value:
@@ -142,7 +143,7 @@ def logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: Number | None 
     grad / (x (1 - x)); outside [eps, 1 - eps] 0, outside [0, 1] NaN where there is no eps. The ends are those of
     ``logit``.
     """
-    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit_backward)(op, grad, x, eps)
+    return in_kernel_dtype(exact_numbers=op.on_cuda)(_logit_backward)(op, grad, x, _unless_negative(op, eps))
 
 
 def _logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: ir.Value | None) -> ir.Value:
@@ -151,7 +152,12 @@ def _logit_backward(op: Builder, grad: ir.Value, x: ir.Value, eps: ir.Value | No
     return op.Where(outside, substitute, op.Div(grad, op.Mul(x, op.Sub(1, x))))
 
 
+def _unless_negative(op: Builder, eps: Number | None) -> Number | None:
+    is_known = eps is not None and not isinstance(eps, ir.Value)
+    return None if is_known and torch.tensor(eps, dtype=op.result.dtype) < 0 else eps
+
+
 def _counterpart(op: Builder, eps: ir.Value) -> ir.Value:
-    """1 - eps, on the CPU rounded to torch's dtype."""
+    """1 - eps, rounded to torch's dtype, but for CUDA."""
     highest = op.Sub(1, eps)
     return highest if op.on_cuda else op.cast(op.cast(highest, op.result.dtype), dtype_of(highest))
