@@ -55,8 +55,8 @@ class _Search:
         if not self._beyond():
             return self._told("none needed", "on torch's kernels every output and gradient is inside its floor")
         scale, units = self._useful_scale(), self._rehearsal.units
-        if self._beyond(scale=scale):
-            self._out_of_reach = frozenset(self._beyond(units, scale))
+        if left := self._beyond(scale=scale):
+            self._out_of_reach = frozenset(left & self._beyond(units, scale))
         if scale > 1 and not self._beyond(scale=scale):
             return self._told("loss scale", "gradients underflow in float16, which a loss scale cures", scale=scale)
         if not self._beyond():
@@ -68,9 +68,10 @@ class _Search:
         return self._told(mend, "these bring every output and gradient inside its floor", found, scale)
 
     def _useful_scale(self) -> float:
-        """The loss scale, where it brings a result inside its floor; else 1."""
+        """The loss scale, where it brings a result inside its floor, by itself or beside float32; else 1."""
         scale = self._rehearsal.loss_scale
-        return scale if scale > 1 and self._beyond(scale=scale) < self._beyond() else 1.0
+        ways = ((), self._rehearsal.units)
+        return scale if scale > 1 and any(self._beyond(some, scale) < self._beyond(some) for some in ways) else 1.0
 
     def _fewest(self, units: Sequence[Unit], scale: float) -> list[Unit] | None:
         """The fewest units of the fewest lines; None where these are too many."""

@@ -238,6 +238,24 @@ def test_a_loss_scale_cures_gradients_beside_an_output_that_nothing_does():
     assert all(error.after <= error.floor < error.before for error in gradients), gradients
 
 
+def test_a_loss_scale_is_told_that_cures_beside_float32_alone():
+    """By itself it brings nothing inside a target of 4e-4, and neither does all of float32 by itself."""
+
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16, bias=False)
+
+        def forward(self, x):
+            return (self.linear(x).tanh().sin().tanh().sin().tanh() * 1e-4).mean() * 1e-1
+
+    suggestion = suggested(Deep().half(), Call((torch.randn(64, 16).half(),), backward=True), 4e-4)
+    assert suggestion.mend == "loss scale and float32", suggestion
+    (gradient,) = [error for error in suggestion.errors if error.kind == "gradient"]
+    assert gradient.after <= 4e-4 < gradient.before
+    assert "linear.weight" not in suggestion.out_of_reach
+
+
 def test_says_that_no_few_lines_suffice(monkeypatch):
     """At a target that rounding anywhere exceeds, every line is needed."""
     monkeypatch.setattr(suggest, "FEW", 1)
