@@ -472,6 +472,23 @@ def test_a_model_that_keeps_something_of_each_call_is_compared_as_in_the_first()
     assert not model.cache
 
 
+def test_the_hidden_states_that_a_model_records_by_hooks_are_as_many_in_each_run() -> None:
+    """Those of transformers register the hooks in their first call."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=32, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        output_hidden_states=True, output_attentions=True, attn_implementation="eager",
+    )  # fmt: skip
+    model = BertModel(config).eval()
+    report = compare(model, (torch.arange(8).view(1, 8),))
+    assert report.verdict == "agree", str(report)
+    assert {f"['hidden_states'][{i}]" for i in range(4)} & {row.name for row in report.outputs} == {
+        f"['hidden_states'][{i}]" for i in range(3)
+    }
+    assert len(model(torch.arange(8).view(1, 8)).hidden_states) == 3
+
+
 @pytest.mark.parametrize("model", [Reseeded(), Numbered()], ids=["reseeded", "counting"])
 def test_a_model_that_is_another_each_time_is_one_line(model: nn.Module) -> None:
     with pytest.raises(UsageError, match=r"^the model returns something else each time .*; let it keep no count .*$"):

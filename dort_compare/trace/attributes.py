@@ -10,14 +10,17 @@ from typing import Any
 import torch
 from torch import nn
 
-_TORCHS_OWN = vars(nn.Module()).keys() - {"_buffers"}
+_NOT_RESTORED = {"training", "_parameters", "_modules"}
 _KINDS = (dict, OrderedDict, defaultdict, list, set, deque)
 
 
 @contextmanager
 def attributes_kept(model: object) -> Iterator[None]:
-    """Within it a model may set attributes and buffers of its modules, and fill what collections in them hold; after it
-    they are as before. What other objects keep is not seen."""
+    """Within it a model may set attributes and buffers of its modules, register hooks, and fill what collections in
+    them hold; after it they are as before. What other objects keep is not seen.
+
+    Models of transformers register hooks in their first call, and an attribute says that they have.
+    """
     modules = [(vars(module), _attributes(module)) for module in _modules(model)]
     collections = [(each, each.copy()) for _, attributes in modules for each in _collections(attributes)]
     try:
@@ -27,7 +30,7 @@ def attributes_kept(model: object) -> Iterator[None]:
             if not _same(collection, content):  # dynamo guards versions of dicts
                 _refill(collection, content)
         for attributes, before in modules:
-            for name in attributes.keys() - before.keys() - _TORCHS_OWN:
+            for name in attributes.keys() - before.keys() - _NOT_RESTORED:
                 del attributes[name]
             attributes.update(before)
 
@@ -45,7 +48,7 @@ def _modules(model: object) -> Iterator[nn.Module]:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if name not in _TORCHS_OWN}
+    return {name: value for name, value in vars(module).items() if name not in _NOT_RESTORED}
 
 
 def _collections(holder: Any, within: tuple[int, ...] = ()) -> Iterator[Any]:

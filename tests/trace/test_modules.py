@@ -243,6 +243,31 @@ def test_each_run_is_the_first_for_a_model_that_keeps_something_of_it() -> None:
     assert not any(tensor.any() for tensor in (model.mean, model.seen, model.states["hidden"][-1]))
 
 
+class Recording(nn.Module):
+    """Registers a hook in its first call, as models of transformers do that return hidden states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.is_hooked = nn.Linear(2, 2), False
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        recorded: list[Tensor] = []
+        self.recorded = recorded
+        if not self.is_hooked:
+            self.lin.register_forward_hook(lambda _, __, result: self.recorded.append(result))
+            self.is_hooked = True
+        self.lin(x)
+        return recorded
+
+
+def test_hooks_that_a_call_registers_are_gone_after_it() -> None:
+    model, x = Recording(), torch.ones(1, 2)
+    model.lin.register_forward_hook(own := lambda *_: None)
+    assert len(run_in_float64(model, Call((x,))).outputs) == 1
+    assert [len(run(model, x).outputs) for _ in range(2)] == [1, 1]
+    assert [*model.lin._forward_hooks.values()] == [own]
+
+
 def test_random_models_draw_the_same_each_time() -> None:
     model = nn.Dropout()
     x = torch.ones(100)
