@@ -1,4 +1,4 @@
-"""What a model keeps between calls in attributes of its modules: caches, hidden states, counts."""
+"""What a model keeps between calls in attributes of its modules: caches, hidden states, counts, hooks."""
 
 from __future__ import annotations
 
