@@ -40,8 +40,10 @@ def _inlined_with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Callers go before what they call: an attribute that one hands on is known to be left out once it is inlined.
     """
+    model = copy_of(model)
     for names in _callers_first(model):
-        model = inliner.inline_selected_functions(_with_defaults(model), names)
+        _add_defaults(model)
+        model = inliner.inline_selected_functions(model, names)
     return model
 
 
@@ -59,14 +61,12 @@ def _callers_first(model: onnx.ModelProto) -> Iterator[list[tuple[str, str]]]:
         order.done(*names)
 
 
-def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the defaults of its functions' attributes in the calls that leave them out."""
+def _add_defaults(model: onnx.ModelProto) -> None:
+    """Writes the defaults of functions' attributes into the calls that leave them out."""
     defaults = {(each.domain, each.name, each.overload): each.attribute_proto for each in model.functions}
-    model = copy_of(model)
     for node in with_bodies(model.graph.node):
         given = {attribute.name for attribute in node.attribute}
         node.attribute.extend(each for each in defaults.get(_key(node), ()) if each.name not in given)
-    return model
 
 
 def refuse_too_many(model: onnx.ModelProto, title: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -88,7 +88,7 @@ def test_what_a_call_leaves_out_is_the_default_of_the_function(call: str, alpha:
     main = f"agraph (float[4] x, bool c) => (float[4] y) {{ z = {call}\n y = Exp(z) }}"
     called = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18, "own" : 1]>{main}{LEAKY}{CALLERS}')
     x = torch.tensor([-2.0, -1.0, 1.0, 2.0])
-    (right,) = InferenceSession(called.SerializeToString()).run(None, {"x": x.numpy(), "c": numpy.array(True)})
+    (right,) = InferenceSession(called.SerializeToString()).run(None, {"x": x.numpy(), "c": np.array(True)})
     assert torch.allclose(torch.from_numpy(right), F.leaky_relu(x, alpha).exp())
     text = "agraph (float[4] x, bool c) => (float[4] y) {{ z = LeakyRelu <alpha = {}> (x)\n y = Exp(z) }}"
     inputs = {"x": x, "c": torch.tensor(True)}

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from of_function import Of
 from torch import nn
 
 from dort_compare import compare
@@ -221,15 +222,8 @@ def test_a_loss_scale_that_cures_is_verified():
 def test_a_loss_scale_cures_gradients_beside_an_output_that_nothing_does():
     """The output is subnormal in float16, whatever comes behind it."""
 
-    class Small(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(16, 16)
-
-        def forward(self, x):
-            return (self.linear(x).tanh() * 1e-6).mean()
-
-    suggestion = suggested(Small(), Call((torch.randn(64, 16),), backward=True, autocast=torch.float16))
+    small = Of(lambda x, linear: (linear(x).tanh() * 1e-6).mean(), linear=nn.Linear(16, 16))
+    suggestion = suggested(small, Call((torch.randn(64, 16),), backward=True, autocast=torch.float16))
     assert (suggestion.mend, suggestion.out_of_reach) == ("loss scale", ("mean",)), suggestion
     assert "1 beyond it even with everything in float32" in suggestion.reason
     assert "nothing, but scale the loss" in "\n".join(suggestion_lines(suggestion))
@@ -241,15 +235,11 @@ def test_a_loss_scale_cures_gradients_beside_an_output_that_nothing_does():
 def test_a_loss_scale_is_told_that_cures_beside_float32_alone():
     """By itself it brings nothing inside a target of 4e-4, and neither does all of float32 by itself."""
 
-    class Deep(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(16, 16, bias=False)
+    def cascade(x, linear):
+        return (linear(x).tanh().sin().tanh().sin().tanh() * 1e-4).mean() * 1e-1
 
-        def forward(self, x):
-            return (self.linear(x).tanh().sin().tanh().sin().tanh() * 1e-4).mean() * 1e-1
-
-    suggestion = suggested(Deep().half(), Call((torch.randn(64, 16).half(),), backward=True), 4e-4)
+    model = Of(cascade, linear=nn.Linear(16, 16, bias=False)).half()
+    suggestion = suggested(model, Call((torch.randn(64, 16).half(),), backward=True), 4e-4)
     assert suggestion.mend == "loss scale and float32", suggestion
     (gradient,) = [error for error in suggestion.errors if error.kind == "gradient"]
     assert gradient.after <= 4e-4 < gradient.before
@@ -270,16 +260,8 @@ def test_says_that_no_few_lines_suffice(monkeypatch):
 
 def test_says_what_float32_cannot_mend():
     """An output whose exact value float16 does not hold; and a target that no float32 reaches."""
-
-    class Large(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(8, 8)
-
-        def forward(self, x):
-            return self.linear(x) * 1e4
-
-    suggestion = suggested(Large(), Call((torch.ones(4, 8) * 100,), autocast=torch.float16))
+    large = Of(lambda x, linear: linear(x) * 1e4, linear=nn.Linear(8, 8))
+    suggestion = suggested(large, Call((torch.ones(4, 8) * 100,), autocast=torch.float16))
     assert suggestion.mend == "none suffices", suggestion
     assert suggestion.out_of_reach == ("mul",)
     model, call = Deep(), Call((torch.randn(64, 64),), backward=True, autocast=torch.bfloat16)
