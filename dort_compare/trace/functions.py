@@ -30,6 +30,9 @@ def inlined(model: onnx.ModelProto, title: str) -> onnx.ModelProto:
         if not any(each.attribute_proto for each in model.functions):
             return inliner.inline_local_functions(model)
         return _inlined_with_defaults(model)
+    except CycleError as problem:
+        cycle = " -> ".join(f"{domain}::{name}" for domain, name in problem.args[1])
+        raise UsageError(f"{title} has local functions that call themselves: {cycle}") from None
     except Exception as problem:  # noqa: BLE001  (pybind translates C++ exceptions into several)
         raise UsageError(f"{title} has local functions that cannot be inlined: {problem}") from None
 

@@ -99,6 +99,18 @@ def test_what_a_call_leaves_out_is_the_default_of_the_function(call: str, alpha:
     assert wrong.first_divergence.row.pair.second == "z"
 
 
+@pytest.mark.parametrize("default", ["", "<alpha: float = 0.5>"])
+def test_functions_that_call_themselves_are_one_line(default: str) -> None:
+    own = '<domain: "own", opset_import: ["" : 18, "own" : 1]>'
+    called = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        agraph (float[4] x) => (float[4] y) {{ y = own.f(x) }}
+        {own} f {default} (a) => (b) {{ b = own.g(a) }}
+        {own} g (a) => (b) {{ b = own.f(a) }}""")
+    cycle = "own::(?:f -> own::g -> own::f|g -> own::f -> own::g)"
+    with pytest.raises(UsageError, match=rf"^.* has local functions that [^\n]*: [^()\n]*{cycle}\b[^\n]*$"):
+        diff(called, called)
+
+
 def calling(depth: int) -> onnx.ModelProto:
     """Functions that each call the next one twice."""
     own = '<domain: "own", opset_import: ["" : 18, "own" : 1]>'
